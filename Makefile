@@ -1,0 +1,51 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo up test lint format lock generate bench clean
+
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv from the hashed, pinned requirements
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## start everything, ingest the samples, ask, print passages (KEEP=1 leaves it running)
+	$(BIN)/python -m deploy.demo $(if $(KEEP),--keep)
+
+up: setup ## run the embedded stack in the foreground
+	$(BIN)/cauce up
+
+test: setup ## run every test against a real Postgres and a real broker
+	$(BIN)/pytest $(ARGS)
+
+lint: setup ## lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## format the code and mend what lint can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## pin the newest allowed versions, with hashes and without addresses
+	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.txt pyproject.toml
+
+generate: setup ## write the OpenAPI, AsyncAPI and event schemas again
+	$(BIN)/python -m deploy.generate
+
+bench: setup ## measure, as ratios in one run
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the environment and the default data folder
+	rm -rf $(VENV) .cauce

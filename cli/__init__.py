@@ -1,0 +1,1 @@
+"""The ``cauce`` command: a client of the services, and the embedded stack in the foreground."""

@@ -1,0 +1,1 @@
+"""What crosses a service border, and nothing else: events, their schemas, and the API descriptions."""

@@ -1,0 +1,1 @@
+"""How the services are run: the embedded stack, and descriptions for a fleet."""

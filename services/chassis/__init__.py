@@ -1,0 +1,1 @@
+"""Plumbing without a business word: database, messaging, models, observability, HTTP."""

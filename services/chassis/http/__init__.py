@@ -1,0 +1,1 @@
+"""What every HTTP entry point shares: error rendering, caller scope, health."""

@@ -1,0 +1,1 @@
+"""Pure values that every layer of every service may use: errors, access scope, identifiers."""

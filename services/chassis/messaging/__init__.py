@@ -1,0 +1,1 @@
+"""Events out (outbox, relay) and events in (intake), over Kafka."""

@@ -1,0 +1,1 @@
+"""Models behind ports: embedding spaces, the local embedder, Gemini."""

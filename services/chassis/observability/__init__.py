@@ -1,0 +1,1 @@
+"""Traces, metrics and structured logs, exported by the standard variables only."""

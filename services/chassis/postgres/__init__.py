@@ -1,0 +1,1 @@
+"""PostgreSQL access: pools, migrations, and SQL read from files."""

@@ -1,0 +1,50 @@
+"""A document as pages of text and images, whatever format it came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PageImage:
+    """An image that stands on a page, already decoded, bounded in size and encoded again by the extractor.
+
+    Attributes:
+        digest: SHA-256 of the original image's bytes; equal images have equal digests.
+        media_type: ``image/png`` or ``image/jpeg``.
+        data: the encoded image.
+        width: pixels.
+        height: pixels.
+    """
+
+    digest: str
+    media_type: str
+    data: bytes = field(repr=False)
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: its text in reading order (already sanitised) and its images in order of appearance.
+
+    ``number`` is 1-based, and None in a format that has no pages.
+    """
+
+    number: int | None
+    text: str
+    images: tuple[PageImage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedDocument:
+    """What an extractor found. ``media_type`` is what the bytes are, not what the sender said."""
+
+    media_type: str
+    pages: tuple[Page, ...]
+
+    @property
+    def page_count(self) -> int | None:
+        """The number of pages, None where the format has none."""
+        numbers = [page.number for page in self.pages if page.number is not None]
+        return max(numbers) if numbers else None

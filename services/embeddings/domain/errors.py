@@ -1,0 +1,16 @@
+"""Why a file cannot be embedded. These do not get better by themselves: the file ends FAILED with the code."""
+
+from __future__ import annotations
+
+from services.chassis.kernel.errors import CauceError
+
+
+class ExtractionError(CauceError):
+    """The document cannot be read.
+
+    Codes: ``ENCRYPTED``, ``CORRUPT``, ``UNSUPPORTED_MEDIA_TYPE``, ``RESOURCE_LIMIT``.
+    """
+
+
+class LeaseLostError(Exception):
+    """The work was taken from this worker, or its input changed while it worked: nothing may be written."""

@@ -1,0 +1,10 @@
+-- What the embeddings service may do, and what it lets the others read. Re-applied at every migration.
+GRANT USAGE ON SCHEMA public TO cauce_embeddings;
+GRANT SELECT, INSERT, UPDATE, DELETE
+    ON module_embeddings_space, module_embeddings_files_file, module_embeddings_file_chunk, module_embeddings_outbox
+    TO cauce_embeddings;
+GRANT SELECT ON module_embeddings_files_context TO cauce_embeddings;
+
+GRANT SELECT ON module_embeddings_files_status TO cauce_files;
+
+GRANT SELECT ON module_embeddings_chunk_read, module_embeddings_file_read, module_embeddings_space TO cauce_search;

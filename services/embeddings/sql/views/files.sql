@@ -1,0 +1,27 @@
+-- module_embeddings_files_context: what the embeddings service knows of a file. The anti-corruption layer:
+-- only this view knows the columns of the files service.
+CREATE OR REPLACE VIEW module_embeddings_files_context AS
+SELECT id AS file_id, tenant_id, name, media_type, size_bytes, storage_key, revision
+FROM module_files_file
+WHERE state = 'STORED';
+
+-- module_embeddings_files_status: what the embeddings service publishes of a file's processing. Counts are
+-- derived from rows, never kept apart.
+CREATE OR REPLACE VIEW module_embeddings_files_status AS
+SELECT m.file_id, m.tenant_id, m.status, m.revision, m.outcome, m.outcome_reason, m.media_type,
+       m.page_count AS pages,
+       (SELECT count(*) FROM module_embeddings_file_chunk AS c WHERE c.file_id = m.file_id) AS chunks,
+       m.stage, m.progress_done, m.progress_total, m.attempts, m.error_code, m.error_message,
+       m.requested_at, m.finished_at, m.updated_at
+FROM module_embeddings_files_file AS m;
+
+-- module_embeddings_chunk_read and module_embeddings_file_read: the read models that search may see. Bare columns
+-- of one table each, so that a query over them uses the table's indexes.
+CREATE OR REPLACE VIEW module_embeddings_chunk_read AS
+SELECT id AS chunk_id, file_id, tenant_id, position, page_from, page_to, char_start, char_end, text, text_hash,
+       space_id, embedding
+FROM module_embeddings_file_chunk;
+
+CREATE OR REPLACE VIEW module_embeddings_file_read AS
+SELECT file_id, tenant_id, name, status, outcome, media_type, page_count, updated_at
+FROM module_embeddings_files_file;

@@ -1,0 +1,1 @@
+"""The source of record: files and their bytes, the catalogue of resources. Writes the outbox."""

@@ -1,0 +1,1 @@
+"""Retrieval over what the embeddings service wrote, for people and agents."""

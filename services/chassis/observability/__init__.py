@@ -1,1 +1,42 @@
-"""Traces, metrics and structured logs, exported by the standard variables only."""
+"""Traces, metrics and structured logs.
+
+Nothing is exported by default; the standard ``OTEL_EXPORTER_OTLP_*`` variables turn export on. Metrics can always be
+scraped at ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from services.chassis.observability.logs import configure_logs, get_logger
+
+__all__ = ["get_logger", "setup"]
+
+
+def setup(service: str) -> None:
+    """Configure logs, traces and metrics for this process. Call once, from ``__main__``."""
+    configure_logs(service)
+    resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or f"cauce-{service}"})
+    tracer_provider = TracerProvider(resource=resource)
+    readers: list[MetricReader] = [PrometheusMetricReader()]
+    if _exports("TRACES"):
+        tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    if _exports("METRICS"):
+        readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
+    trace.set_tracer_provider(tracer_provider)
+    metrics.set_meter_provider(MeterProvider(resource=resource, metric_readers=readers))
+
+
+def _exports(signal: str) -> bool:
+    names = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    return os.environ.get(f"OTEL_{signal}_EXPORTER") != "none" and any(os.environ.get(name) for name in names)

@@ -1,0 +1,41 @@
+"""Settings that more than one service reads. Each service's ``settings.py`` builds on them; all names start CAUCE_."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class CauceSettings(BaseSettings):
+    """Base of all settings: environment variables that start with ``CAUCE_``, blank ones ignored."""
+
+    model_config = SettingsConfigDict(env_prefix="CAUCE_", env_ignore_empty=True, extra="ignore", frozen=True)
+
+
+class KafkaSettings(CauceSettings):
+    """How to reach the broker.
+
+    ``kafka_idempotent_producer`` is on for Apache Kafka; the embedded broker has no InitProducerId.
+    """
+
+    kafka_bootstrap: str = "127.0.0.1:9092"
+    kafka_idempotent_producer: bool = True
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_ssl_cafile: str | None = None
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    kafka_sasl_username: str | None = None
+    kafka_sasl_password: str | None = Field(default=None, repr=False)
+    kafka_replication_factor: int = Field(default=1, ge=1)
+
+
+class HttpSettings(CauceSettings):
+    """Where an HTTP service listens, whom it serves, and where the three services are reached from outside."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    tenant: str | None = None
+    files_url: str | None = None
+    embeddings_url: str | None = None
+    search_url: str | None = None

@@ -135,12 +135,13 @@ class OutboxRelay:
             f"publish {row['topic']}", context=propagate.extract(headers), kind=trace.SpanKind.PRODUCER
         ):
             propagate.inject(headers)
-            return await producer.send(
+            future: asyncio.Future[object] = await producer.send(
                 row["topic"],
                 value=json.dumps(row["payload"], ensure_ascii=False).encode(),
                 key=row["aggregate_id"].encode(),
                 headers=[(name, text.encode()) for name, text in headers.items()],
             )
+            return future
 
     async def _measure(self, connection: asyncpg.Connection) -> None:
         depth, age = await connection.fetchrow(_DEPTH.format(table=self._table))

@@ -13,7 +13,7 @@ from opentelemetry import trace
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger that may be made at import time; it is configured by ``setup``."""
-    return structlog.stdlib.get_logger(name)  # type: ignore[no-any-return]
+    return structlog.stdlib.get_logger(name)
 
 
 def _add_trace(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

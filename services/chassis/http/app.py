@@ -1,0 +1,125 @@
+"""The FastAPI application that every service starts from: errors, health, metrics, traces and the caller's scope."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
+
+from services.chassis.http import errors
+from services.chassis.kernel.errors import InvalidInputError, ScopeError
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.settings import HttpSettings
+
+HealthCheck = Callable[[], Awaitable[str | None]]
+"""A readiness check: the fault in a few words, or None when all is well."""
+
+
+def create_app(
+    title: str,
+    *,
+    service: str,
+    settings: HttpSettings,
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
+    checks: Callable[[], Mapping[str, HealthCheck]],
+) -> FastAPI:
+    """Build the application.
+
+    Args:
+        title: for the OpenAPI document.
+        service: ``files``, ``embeddings`` or ``search``.
+        settings: addresses and the tenant that callers belong to.
+        lifespan: opens and closes what the service needs.
+        checks: the readiness checks by name, asked for at each probe.
+    """
+    app = FastAPI(
+        title=title,
+        version="1",
+        lifespan=lifespan,
+        dependencies=[Depends(reject_unknown_query)],
+        responses={"4XX": {"model": errors.Problem}, "5XX": {"model": errors.Problem}},
+    )
+    app.state.http_settings = settings
+    errors.install(app)
+
+    @app.get("/", tags=["operations"])
+    async def addresses() -> dict[str, str | None]:
+        """The service's name, and where the three services are reached."""
+        return {
+            "service": service,
+            "files_url": settings.files_url,
+            "embeddings_url": settings.embeddings_url,
+            "search_url": settings.search_url,
+        }
+
+    @app.get("/health/live", tags=["operations"])
+    async def live() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "live"}
+
+    @app.get("/health/ready", tags=["operations"])
+    async def ready() -> JSONResponse:
+        """Everything that the service depends on works; otherwise 503 and the faults by name."""
+        faults = {name: fault for name, check in checks().items() if (fault := await _run(check)) is not None}
+        return JSONResponse({"status": "not ready" if faults else "ready", "faults": faults}, 503 if faults else 200)
+
+    @app.get("/metrics", tags=["operations"])
+    async def metrics() -> Response:
+        """Metrics in the Prometheus text format."""
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    FastAPIInstrumentor.instrument_app(app, excluded_urls="/health/.*,/metrics", exclude_spans=["receive", "send"])
+    return app
+
+
+async def caller_scope(request: Request) -> AccessScope:
+    """The scope of the caller: the stack's one tenant. Without one every request is refused."""
+    settings: HttpSettings = request.app.state.http_settings
+    if settings.tenant is None:
+        raise ScopeError("SCOPE_MISSING", "no access scope is known for this caller", remedy="set CAUCE_TENANT")
+    return AccessScope(settings.tenant)
+
+
+CallerScope = Annotated[AccessScope, Depends(caller_scope)]
+
+
+async def reject_unknown_query(request: Request) -> None:
+    """Refuse query parameters that the route does not declare: a misspelt filter must not be ignored."""
+    route = request.scope.get("route")
+    known = _query_names(getattr(route, "dependant", None))
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        raise InvalidInputError(
+            "INVALID_REQUEST",
+            f"unknown query parameter: {unknown[0]!r}",
+            where=f"query.{unknown[0]}",
+            remedy=f"known are: {', '.join(sorted(known)) or 'none'}",
+        )
+
+
+def _query_names(dependant: Any) -> set[str]:
+    if dependant is None:
+        return set()
+    names: set[str] = set()
+    for parameter in dependant.query_params:
+        model = parameter.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names |= {field.alias or name for name, field in model.model_fields.items()}
+        else:
+            names.add(parameter.alias)
+    for nested in dependant.dependencies:
+        names |= _query_names(nested)
+    return names
+
+
+async def _run(check: HealthCheck) -> str | None:
+    try:
+        return await check()
+    except Exception as error:  # noqa: BLE001 - whatever a probe meets is the answer
+        return f"{type(error).__name__}: {error}"

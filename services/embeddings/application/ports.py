@@ -81,11 +81,26 @@ class DocumentExtractor(Protocol):
         """Read the document. Raises ExtractionError."""
 
 
+@dataclass(frozen=True, slots=True)
+class ImageDescription:
+    """What an image shows, empty where there is nothing to say.
+
+    ``error`` says why this image could not be described; its text is empty then, and the page keeps its own.
+    """
+
+    text: str
+    error: str | None = None
+
+
 class ImageDescriber(Protocol):
     """Images to sentences."""
 
-    async def describe(self, images: Sequence[PageImage]) -> list[str]:
-        """One description for each image, in order; an empty one where there is nothing to say."""
+    async def describe(self, images: Sequence[PageImage]) -> list[ImageDescription]:
+        """One description for each image, in order. An image that fails spoils no other.
+
+        Raises:
+            UnavailableError: the describer itself is away; nothing is known about these images.
+        """
 
 
 class Chunker(Protocol):

@@ -1,0 +1,45 @@
+"""Fixtures over real servers. One that cannot start fails the tests that need it, with the end of its log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.support.broker import EMBEDDED, KINDS, Kafka, running_broker
+from tests.support.postgres import Database, PostgresServer, running_postgres
+
+CALLERS_SETTINGS = ("CAUCE_", "OTEL_", "GEMINI_", "GOOGLE_")
+TEST_BROKER = "CAUCE_TEST_BROKER"
+
+
+def pytest_configure() -> None:
+    """The caller's settings are not the tests': no key of theirs is used, no trace is sent to them."""
+    kind = os.environ.get(TEST_BROKER, EMBEDDED)
+    if kind not in KINDS:
+        raise pytest.UsageError(f"{TEST_BROKER}={kind} is unknown; known are: {', '.join(KINDS)}")
+    for name in [name for name in os.environ if name.startswith(CALLERS_SETTINGS)]:
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server with a migrated template database."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def database(postgres_server: PostgresServer) -> AsyncIterator[Database]:
+    """A migrated, empty database of the test's own."""
+    database = await postgres_server.clone()
+    yield database
+    await postgres_server.drop(database)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A broker. Tests share it, so each makes its own topics and groups."""
+    with running_broker() as broker:
+        yield broker

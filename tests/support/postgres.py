@@ -1,0 +1,96 @@
+"""One real server for the whole run, and a fresh clone of a migrated database for each test that asks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.process import free_port
+from deploy.embedded.server import run_blocking
+from services.chassis.postgres.migrations import migrate
+
+TEMPLATE = "cauce_template"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A migrated database of one test. ``admin_url`` is the superuser's; the others are each service's role."""
+
+    name: str
+    admin_url: str
+    files_url: str
+    embeddings_url: str
+    search_url: str
+
+
+class PostgresServer:
+    """The server and its template database."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self._server = server
+
+    @property
+    def admin_url(self) -> str:
+        """The superuser's address of a database that no test uses."""
+        return self._server.url
+
+    async def make_template(self) -> None:
+        """Migrate a database once, for every test to clone."""
+        await self._execute(f"CREATE DATABASE {TEMPLATE}")
+        await migrate(self._server.url_of(TEMPLATE))
+        await self._execute(f"ALTER DATABASE {TEMPLATE} IS_TEMPLATE true ALLOW_CONNECTIONS false")
+
+    async def clone(self) -> Database:
+        """A database of its own, as just migrated."""
+        name = f"test_{uuid4().hex}"
+        await self._execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        return Database(
+            name=name,
+            admin_url=self._server.url_of(name),
+            files_url=self._server.url_of(name, "cauce_files"),
+            embeddings_url=self._server.url_of(name, "cauce_embeddings"),
+            search_url=self._server.url_of(name, "cauce_search"),
+        )
+
+    async def drop(self, database: Database) -> None:
+        """Drop it, whoever is still connected."""
+        await self._execute(f"DROP DATABASE {database.name} WITH (FORCE)")
+
+    async def _execute(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.admin_url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that a database server may use. Pytest's own is closed to the account that it runs as under root."""
+    folder = Path(tempfile.mkdtemp(prefix="cauce-test-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A server with its template, stopped and removed afterwards."""
+    with temporary_folder() as folder:
+        server = EmbeddedPostgres(folder, free_port(), fsync=False)
+        server.start()
+        try:
+            postgres = PostgresServer(server)
+            run_blocking(postgres.make_template())
+            yield postgres
+        finally:
+            server.stop()

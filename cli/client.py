@@ -1,0 +1,198 @@
+"""The services as the command uses them: streamed uploads, followed progress, followed pages.
+
+Every fault is a ``CommandError`` with the service's own code, or with one that says which service is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx2
+
+from cli.addresses import Addresses
+from cli.errors import CommandError
+
+Answer: TypeAlias = dict[str, Any]
+"""A JSON object as the service sent it, so that a field of a newer service reaches the caller."""
+
+FINAL = ("COMPLETED", "FAILED")
+
+_BLOCK_BYTES = 1 << 20
+_PAGE = 500
+_RECONNECT_SECONDS = 0.5
+_AWAY_SECONDS = 60.0
+_TIMEOUT = httpx2.Timeout(60, connect=5)
+_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+
+
+@asynccontextmanager
+async def open_http() -> AsyncIterator[httpx2.AsyncClient]:
+    """An HTTP client; loopback addresses never go through a proxy."""
+    async with httpx2.AsyncClient(timeout=_TIMEOUT, mounts=dict.fromkeys(_LOOPBACK)) as http:
+        yield http
+
+
+class CauceClient:
+    """Calls the files and the search service."""
+
+    def __init__(self, http: httpx2.AsyncClient, addresses: Addresses) -> None:
+        self._http = http
+        self._files = f"{addresses.files_url.rstrip('/')}/files"
+        self._search = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/files"
+
+    async def create_file(self, name: str, media_type: str) -> Answer:
+        """Announce a file; it has its id before a byte is sent."""
+        # Escaped, because a name of the file system may hold what UTF-8 cannot: the service says so by its code.
+        body = json.dumps({"name": name, "media_type": media_type}).encode()
+        return await self._call("POST", self._files, content=body, headers={"Content-Type": "application/json"})
+
+    async def send_content(self, file_id: int, path: Path, on_sent: Callable[[int, int], None]) -> Answer:
+        """Stream a file's bytes from disk. ``on_sent`` gets the bytes that have left, and all.
+
+        Raises:
+            CommandError: the service's code when it refused the bytes, even if it hung up instead of answering.
+            OSError: the file cannot be read.
+        """
+        with path.open("rb") as source:
+            size = os.fstat(source.fileno()).st_size
+
+            async def blocks() -> AsyncIterator[bytes]:
+                on_sent(0, size)
+                while block := await asyncio.to_thread(source.read, _BLOCK_BYTES):
+                    yield block
+                    on_sent(source.tell(), size)
+
+            headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+            try:
+                return await self._call("PUT", f"{self._files}/{file_id}/content", content=blocks(), headers=headers)
+            except CommandError as error:
+                if isinstance(error.__cause__, httpx2.LocalProtocolError):
+                    raise CommandError("FILE_CHANGED", "the file changed while it was sent") from error
+                if isinstance(error.__cause__, httpx2.TransportError):
+                    refused = await self.file(file_id)
+                    if refused["error_code"]:
+                        raise CommandError(refused["error_code"], refused["error_message"]) from error
+                raise
+
+    async def file(self, file_id: int) -> Answer:
+        """A file and how far it is."""
+        return await self._call("GET", f"{self._files}/{file_id}")
+
+    async def files(self) -> AsyncIterator[Answer]:
+        """All files, newest first."""
+        after: int | None = None
+        while True:
+            page = await self._call("GET", self._files, params=_given(limit=_PAGE, after=after))
+            for file in page["files"]:
+                yield file
+            if (after := page["next"]) is None:
+                return
+
+    async def wait_for(self, file_id: int, on_change: Callable[[Answer], None]) -> Answer:
+        """Follow a file until it is COMPLETED or FAILED, over interruptions of up to a minute.
+
+        ``on_change`` gets every state on the way, and the last.
+        """
+        clock = asyncio.get_running_loop().time
+        heard = clock()
+        while True:
+            fault: CommandError | None = None
+            try:
+                async with aclosing(self._events(file_id)) as events:
+                    async for file in events:
+                        heard = clock()
+                        on_change(file)
+                        if file["status"] in FINAL:
+                            return file
+            except CommandError as error:
+                if not _may_pass(error):
+                    raise
+                fault = error
+            if fault is not None and clock() - heard > _AWAY_SECONDS:
+                raise fault
+            await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def retry(self, file_id: int) -> Answer:
+        """Process a file again."""
+        return await self._call("POST", f"{self._files}/{file_id}/retry")
+
+    async def delete(self, file_id: int) -> None:
+        """Delete a file with all that was made of it."""
+        await self._call("DELETE", f"{self._files}/{file_id}")
+
+    async def search(self, query: str, *, top_n: int | None, min_score: float | None, file_id: int | None) -> Answer:
+        """The passages nearest in meaning; what is None is left to the service's default."""
+        body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id)
+        content = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        return await self._call("POST", f"{self._search}/search", content=content, headers=headers)
+
+    async def chunks(self, file_id: int, *, pages: str | None) -> Answer:
+        """All chunks of a file, or those on ``pages``, in order: every page of the answer as one."""
+        url = f"{self._search}/{file_id}/chunks"
+        answer = page = await self._call("GET", url, params=_given(pages=pages, limit=_PAGE))
+        while (after := page["next"]) is not None:
+            page = await self._call("GET", url, params=_given(pages=pages, limit=_PAGE, after=after))
+            answer["chunks"] += page["chunks"]
+        del answer["next"]
+        return answer
+
+    async def _events(self, file_id: int) -> AsyncGenerator[Answer, None]:
+        url = f"{self._files}/{file_id}/events"
+        try:
+            async with self._http.sse(url) as source:
+                if source.response.is_error:
+                    await source.response.aread()
+                    raise _refusal(source.response)
+                async for event in source:
+                    if event.event == "status":
+                        yield json.loads(event.data)
+        except httpx2.TransportError as fault:
+            raise _away(url, fault) from fault
+
+    async def _call(self, method: str, url: str, **request: Any) -> Answer:
+        try:
+            response = await self._http.request(method, url, **request)
+        except (httpx2.TransportError, httpx2.InvalidURL) as fault:
+            raise _away(url, fault) from fault
+        if not response.is_success:
+            raise _refusal(response)
+        if not response.content:
+            return {}
+        try:
+            answer: Answer = response.json()
+        except ValueError as fault:
+            raise CommandError("UNEXPECTED_ANSWER", "the service did not answer with JSON", where=url) from fault
+        return answer
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _may_pass(error: CommandError) -> bool:
+    return isinstance(error.__cause__, httpx2.TransportError) or error.code.endswith("_UNAVAILABLE")
+
+
+def _away(url: str, fault: Exception) -> CommandError:
+    reason = str(fault) or type(fault).__name__
+    return CommandError(
+        "SERVICE_UNREACHABLE", f"the service does not answer: {reason}", where=url, remedy="is the stack running?"
+    )
+
+
+def _refusal(response: httpx2.Response) -> CommandError:
+    try:
+        problem = response.json()
+        return CommandError(
+            problem["code"], problem["detail"], where=problem.get("where"), remedy=problem.get("remedy")
+        )
+    except (ValueError, KeyError, TypeError):
+        reason = f"{response.status_code} {response.reason_phrase}"
+        return CommandError("UNEXPECTED_ANSWER", f"the service answered {reason}", where=str(response.url))

@@ -1,0 +1,29 @@
+"""The ``cauce`` console script."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.ingest import ingest
+from cli.search import chunks, search
+from cli.status import delete, retry, status
+from cli.up import up
+
+app = typer.Typer(
+    name="cauce",
+    help="Documents in, passages with their pages out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (up, ingest, status, delete, retry, search, chunks):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

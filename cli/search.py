@@ -1,0 +1,82 @@
+"""``cauce search`` and ``cauce chunks``: passages by meaning, and passages by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.client import Answer, CauceClient
+from cli.command import AsJson, DataDir, FileId, Url, run
+from cli.render import Screen
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="A question or a few words, in any language.", show_default=False)],
+    *,
+    top_n: Annotated[int | None, typer.Option("--top-n", metavar="N", help="How many passages at most.")] = None,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", metavar="X", help="Leave out passages below this score, -1 to 1.")
+    ] = None,
+    file_id: Annotated[int | None, typer.Option("--file-id", metavar="ID", help="Search in this file only.")] = None,
+    url: Url = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the passages nearest in meaning, best first."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        answer = await client.search(query, top_n=top_n, min_score=min_score, file_id=file_id)
+        if as_json:
+            screen.record(answer)
+        else:
+            show_results(screen, answer)
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+def chunks(
+    file_id: FileId,
+    pages: Annotated[str | None, typer.Option("--pages", help="Only these pages: 2, 2-5 or 1,3-4.")] = None,
+    url: Url = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the passages of a file in order: a read, not a search."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        answer = await client.chunks(file_id, pages=pages)
+        if as_json:
+            screen.record(answer)
+        else:
+            show_chunks(screen, answer)
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+def show_results(screen: Screen, answer: Answer) -> None:
+    """Print the passages that a search found."""
+    if not answer["results"]:
+        screen.note("no passage found")
+    for rank, passage in enumerate(answer["results"], start=1):
+        source = _source(passage["file_name"], passage)
+        where = f"file {passage['file_id']}, position {passage['position']}"
+        screen.passage(f"{rank}. {source}, score {passage['score']:.3f}", where, passage["text"])
+
+
+def show_chunks(screen: Screen, answer: Answer) -> None:
+    """Print the passages of a file."""
+    if not answer["chunks"]:
+        screen.note("no passage there")
+    for passage in answer["chunks"]:
+        screen.passage(_source(answer["file_name"], passage), f"position {passage['position']}", passage["text"])
+
+
+def _source(file_name: str, passage: Mapping[str, Any]) -> str:
+    page_from, page_to = passage["page_from"], passage["page_to"]
+    if page_from is None:
+        return file_name
+    return f"{file_name}, page {page_from}" if page_from == page_to else f"{file_name}, pages {page_from}-{page_to}"

@@ -1,1 +1,1 @@
-"""Rules of this context in pure Python: the standard library and the kernel only."""
+"""What a search asks and what it answers, in pure Python: the standard library and the kernel only."""

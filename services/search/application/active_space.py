@@ -1,0 +1,82 @@
+"""The embedding space that searches run in: the one that the database says is active, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.chassis.kernel.errors import CauceError, ConfigurationError, UnavailableError
+from services.chassis.models.space import EmbeddingSpace
+from services.search.application.ports import QueryEmbedder, RecordedSpace, Spaces
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """An active space with its embedder, loaded and tried."""
+
+    space_id: int
+    embedder: QueryEmbedder
+
+
+class ActiveSpace:
+    """Follows the database.
+
+    ``refresh`` is called at the start and again from time to time; searches ask ``require``, which does not wait.
+    """
+
+    def __init__(self, spaces: Spaces, open_embedder: Callable[[EmbeddingSpace], QueryEmbedder]) -> None:
+        self._spaces = spaces
+        self._open_embedder = open_embedder
+        self._recorded: RecordedSpace | None = None
+        self._current: SearchSpace | None = None
+        self._fault: CauceError | None = _no_space()
+
+    @property
+    def fault(self) -> CauceError | None:
+        """Why no search can run now, None when it can."""
+        return self._fault
+
+    def require(self) -> SearchSpace:
+        """The space to search in.
+
+        Raises:
+            UnavailableError: ``SPACE_UNKNOWN`` while none is active; ``SPACE_MISMATCH`` or ``EMBEDDER_UNAVAILABLE``
+                when there is one whose queries cannot be embedded here.
+        """
+        if self._current is not None:
+            return self._current
+        fault = self._fault or _no_space()
+        raise UnavailableError(fault.code, fault.message, where=fault.where, remedy=fault.remedy)
+
+    async def refresh(self) -> None:
+        """Read the active space, and load its embedder when it is another one than before.
+
+        Raises:
+            ConfigurationError: the active space cannot be served by this process, as ``open_embedder`` says.
+            UnavailableError: the embedder does not answer; the next call tries again.
+        """
+        recorded = await self._spaces.find_active()
+        if recorded == self._recorded and self._fault is None:
+            return
+        if recorded is None:
+            self._become(None, None, _no_space())
+            return
+        try:
+            embedder = self._open_embedder(recorded.space)
+            # The first call loads the model, so that no caller waits for it, and shows that the provider answers.
+            await embedder.embed_query(recorded.space.name)
+        except (ConfigurationError, UnavailableError) as fault:
+            self._become(recorded, None, fault)
+            raise
+        self._become(recorded, SearchSpace(recorded.space_id, embedder), None)
+
+    def _become(self, recorded: RecordedSpace | None, current: SearchSpace | None, fault: CauceError | None) -> None:
+        self._recorded, self._current, self._fault = recorded, current, fault
+
+
+def _no_space() -> UnavailableError:
+    return UnavailableError(
+        "SPACE_UNKNOWN",
+        "no embedding space is active yet",
+        remedy="start the embeddings service, which records its space; searches work as soon as it has",
+    )

@@ -1,0 +1,126 @@
+"""Builds the search service: the only module that knows which adapter stands behind a port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+
+import asyncpg
+from fastapi import FastAPI
+
+from services.chassis.http.app import HealthCheck, create_app
+from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.models.model_settings import ModelSettings
+from services.chassis.models.registry import KNOWN_SPACES, build_query_embedder
+from services.chassis.models.space import EmbeddingSpace
+from services.chassis.observability import get_logger
+from services.chassis.postgres.pool import create_pool
+from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.spaces import PostgresSpaces
+from services.search.application.active_space import ActiveSpace
+from services.search.application.ports import QueryEmbedder
+from services.search.application.query_vectors import QueryVectors
+from services.search.application.read_file_chunks import ReadFileChunks
+from services.search.application.search_file_chunks import SearchFileChunks
+from services.search.entrypoints.http.routes import router
+from services.search.entrypoints.watch_space import watch_space
+from services.search.settings import SearchSettings
+
+# The embedder gives up first, for it knows why and when to try again.
+_EMBEDDER_SHARE = 0.8
+_PROBE_SECONDS = 2
+
+_log = get_logger(__name__)
+
+
+def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
+    """The application. Its start is refused when the active embedding space is one that it cannot serve."""
+    checks: dict[str, HealthCheck] = {}
+    timeout = settings.search_timeout_seconds
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as resources:
+            pool = await create_pool(
+                settings.search_database_url,
+                application_name="cauce-search",
+                max_size=settings.search_pool_size,
+                server_settings=server_settings(settings.search_ef_search),
+            )
+            resources.push_async_callback(pool.close)
+            open_embedder = _embedder_opener(
+                replace(models, gemini_deadline_seconds=_EMBEDDER_SHARE * timeout), resources
+            )
+            active_space = ActiveSpace(PostgresSpaces(pool, timeout_seconds=timeout), open_embedder)
+            await _first_refresh(active_space)
+            await resources.enter_async_context(
+                _in_background(watch_space(active_space, poll_seconds=settings.search_space_poll_seconds))
+            )
+            index = PostgresFileChunkIndex(pool, ef_search=settings.search_ef_search, timeout_seconds=timeout)
+            query_vectors = QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout)
+            app.state.search_file_chunks = SearchFileChunks(active_space, query_vectors, index)
+            app.state.read_file_chunks = ReadFileChunks(index)
+            checks.update(_checks(pool, active_space))
+            yield
+
+    app = create_app("Cauce search", service="search", settings=settings, lifespan=lifespan, checks=lambda: checks)
+    app.include_router(router)
+    return app
+
+
+def _embedder_opener(models: ModelSettings, resources: AsyncExitStack) -> Callable[[EmbeddingSpace], QueryEmbedder]:
+    """One embedder for each space, closed with the service."""
+    embedders: dict[EmbeddingSpace, QueryEmbedder] = {}
+
+    def open_embedder(space: EmbeddingSpace) -> QueryEmbedder:
+        if space.name not in KNOWN_SPACES:
+            raise ConfigurationError(
+                "SPACE_MISMATCH",
+                f"the active embedding space {space.name!r} is unknown to this release",
+                where="module_embeddings_space",
+                remedy="run the release that made it, or make a space that this one knows active: "
+                + ", ".join(KNOWN_SPACES),
+            )
+        if space not in embedders:
+            embedder = build_query_embedder(space, models)
+            resources.push_async_callback(embedder.aclose)
+            embedders[space] = embedder
+        return embedders[space]
+
+    return open_embedder
+
+
+async def _first_refresh(active_space: ActiveSpace) -> None:
+    """Refuse a space that cannot be served; wait for one that is not there yet or whose provider is away."""
+    try:
+        await active_space.refresh()
+    except ConfigurationError as error:
+        _log.error("start_refused", code=error.code, error=error.message, remedy=error.remedy)
+        raise
+    except UnavailableError as error:
+        _log.warning("embedder_unavailable", code=error.code, error=error.message)
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _checks(pool: asyncpg.Pool, active_space: ActiveSpace) -> Mapping[str, HealthCheck]:
+    async def database() -> str | None:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            await pool.fetchval("SELECT 1")
+        return None
+
+    async def embedding_space() -> str | None:
+        return None if active_space.fault is None else str(active_space.fault)
+
+    return {"database": database, "embedding_space": embedding_space}

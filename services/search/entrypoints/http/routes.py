@@ -1,0 +1,78 @@
+"""Search over files: the routes parse, call a use case and render what it answers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from services.chassis.http.app import CallerScope
+from services.search.application.read_file_chunks import ReadFileChunks
+from services.search.application.search_file_chunks import SearchFileChunks
+from services.search.domain.criteria import (
+    CHUNKS_DEFAULT,
+    TOP_N_DEFAULT,
+    FileChunksCriteria,
+    FileChunkSearchCriteria,
+    PageRanges,
+)
+from services.search.domain.results import FileChunks, FileChunkSearchResult
+from services.search.entrypoints.telemetry import observed_search
+
+router = APIRouter(prefix="/api/web/embeddings/files", tags=["files"])
+
+
+class FileChunkSearchRequest(BaseModel):
+    """A question to the passages of files."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+
+    query: str = Field(description="What to look for, in any language; 1 to 8,000 characters.")
+    top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
+    min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
+    file_id: int | None = Field(default=None, description="Look into this file only.")
+
+
+class FileChunksRequest(BaseModel):
+    """Which chunks of a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pages: str | None = Field(default=None, description="Pages like 2, 2-5 or 1,3-4; all when left out.")
+    limit: int = Field(default=CHUNKS_DEFAULT, description="The most chunks at once, 1 to 1,000.")
+    after: int | None = Field(default=None, description="Go on after this position: `next` of the answer before.")
+
+
+def _search_file_chunks(request: Request) -> SearchFileChunks:
+    use_case: SearchFileChunks = request.app.state.search_file_chunks
+    return use_case
+
+
+def _read_file_chunks(request: Request) -> ReadFileChunks:
+    use_case: ReadFileChunks = request.app.state.read_file_chunks
+    return use_case
+
+
+@router.post("/search")
+async def search_file_chunks(
+    body: FileChunkSearchRequest,
+    scope: CallerScope,
+    use_case: Annotated[SearchFileChunks, Depends(_search_file_chunks)],
+) -> FileChunkSearchResult:
+    """Find the passages that mean nearly the same as the query, best first."""
+    criteria = FileChunkSearchCriteria(body.query, body.top_n, body.min_score, body.file_id)
+    return await observed_search(use_case(scope, criteria))
+
+
+@router.get("/{fileId}/chunks")
+async def read_file_chunks(
+    file_id: Annotated[int, Path(alias="fileId")],
+    request: Annotated[FileChunksRequest, Query()],
+    scope: CallerScope,
+    use_case: Annotated[ReadFileChunks, Depends(_read_file_chunks)],
+) -> FileChunks:
+    """Read the chunks of a file in the order of its text: the same answer every time, without a model."""
+    pages = None if request.pages is None else PageRanges.parse(request.pages)
+    return await use_case(scope, FileChunksCriteria(file_id, pages, request.limit, request.after))

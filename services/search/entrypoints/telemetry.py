@@ -1,0 +1,30 @@
+"""A span and metrics around a search, the same for every surface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+
+from opentelemetry import metrics, trace
+
+from services.search.domain.results import FileChunkSearchResult
+
+_tracer = trace.get_tracer("cauce")
+_meter = metrics.get_meter("cauce")
+_duration = _meter.create_histogram("cauce.search.duration", unit="s", description="Duration of a search that answered")
+_results = _meter.create_histogram("cauce.search.results", unit="{result}", description="Results of a search")
+
+
+async def observed_search(search: Awaitable[FileChunkSearchResult]) -> FileChunkSearchResult:
+    """Wait for the search, and record what was executed, how long it took and how much it found."""
+    started = time.perf_counter()
+    with _tracer.start_as_current_span("search file chunks") as span:
+        result = await search
+        executed = result.executed
+        attributes = {"mode": executed.mode, "space": executed.space, "strategy": executed.strategy.value}
+        span.set_attributes(
+            {**attributes, "results": len(result.results), "query_vector_cached": executed.query_vector_cached}
+        )
+    _duration.record(time.perf_counter() - started, attributes)
+    _results.record(len(result.results), attributes)
+    return result

@@ -1,0 +1,20 @@
+"""Follows the active embedding space while the service runs: one that appears later, and a swap to another."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.chassis.observability import get_logger
+from services.search.application.active_space import ActiveSpace
+
+_log = get_logger(__name__)
+
+
+async def watch_space(active_space: ActiveSpace, *, poll_seconds: float) -> None:
+    """Refresh until cancelled. A fault stays visible in the readiness and in the log, and is tried again."""
+    while True:
+        await asyncio.sleep(poll_seconds)
+        try:
+            await active_space.refresh()
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the space is asked for again
+            _log.warning("space_not_read", error=f"{type(error).__name__}: {error}")

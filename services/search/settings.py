@@ -1,0 +1,30 @@
+"""What the search service reads from the environment."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from services.chassis.settings import GeminiSettings, HttpSettings
+
+
+class SearchSettings(HttpSettings):
+    """Settings of the search service, each as ``CAUCE_<NAME>``.
+
+    Attributes:
+        search_database_url: ``postgresql://cauce_search@host:port/database``.
+        search_pool_size: the most database connections; searches beyond it wait.
+        search_ef_search: candidates that an index scan keeps; more find more of the true neighbours and take longer.
+        search_timeout_seconds: for a connection, and for a statement.
+        search_cached_queries: query vectors kept in memory, 3 kB each.
+        search_space_poll_seconds: how soon a change of the active embedding space is seen.
+    """
+
+    search_database_url: str
+    search_pool_size: int = Field(default=10, ge=1, le=500)
+    search_ef_search: int = Field(default=100, ge=10, le=1_000)
+    search_timeout_seconds: float = Field(default=10, gt=0)
+    search_cached_queries: int = Field(default=10_000, ge=1)
+    search_space_poll_seconds: float = Field(default=2, gt=0)
+
+
+__all__ = ["GeminiSettings", "SearchSettings"]

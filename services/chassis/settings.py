@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from services.chassis.models.model_settings import ModelSettings
 
 
 class CauceSettings(BaseSettings):
@@ -39,3 +41,23 @@ class HttpSettings(CauceSettings):
     files_url: str | None = None
     embeddings_url: str | None = None
     search_url: str | None = None
+
+
+class GeminiSettings(CauceSettings):
+    """The Gemini API. What is not set is as ``ModelSettings`` has it; the key may stand in the provider's variables."""
+
+    gemini_api_key: str | None = Field(
+        default=None,
+        repr=False,
+        validation_alias=AliasChoices("CAUCE_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    )
+    gemini_base_url: str | None = None
+    gemini_vision_model: str | None = None
+    gemini_timeout_seconds: float | None = Field(default=None, gt=0)
+    gemini_deadline_seconds: float | None = Field(default=None, gt=0)
+    gemini_concurrency: int | None = Field(default=None, ge=1)
+    gemini_items_per_call: int | None = Field(default=None, ge=1, le=100)
+
+    def model_settings(self) -> ModelSettings:
+        """The same, as the models take it."""
+        return ModelSettings(**self.model_dump(exclude_none=True))

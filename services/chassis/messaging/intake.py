@@ -27,23 +27,12 @@ from contracts.events.envelope import Event, MalformedEventError, read_event
 from contracts.events.topics import DEAD_LETTERS, Topic
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
+from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.settings import KafkaSettings
 
 BATCH = 500
 SHUTDOWN_SECONDS = 5.0
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-DATABASE_AWAY = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.TransactionRollbackError,
-)
-"""Faults that pass: the batch waits. Anything else is the fault of a record."""
-
 Record: TypeAlias = ConsumerRecord
 Handler = Callable[[Sequence[Event]], Awaitable[None]]
 

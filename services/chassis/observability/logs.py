@@ -53,7 +53,9 @@ def configure_logs(service: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    for noisy in ("aiokafka", "faststream", "httpx2", "httpx", "uvicorn.access"):
+    # aiokafka says dozens of times a second that a broker is away; the relay and the intake say it once a try.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    for noisy in ("faststream", "httpx2", "google_genai"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

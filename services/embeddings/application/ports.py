@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from contracts.events.envelope import Event
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.embeddings.domain.chunk import Chunk, DocumentText
 from services.embeddings.domain.document import ExtractedDocument, PageImage
-from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult
+from services.embeddings.domain.file_work import ClaimedFile, FileResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,6 @@ class EmbeddedChunk:
 
     chunk: Chunk
     vector: Vector
-
-
-class FileContexts(Protocol):
-    """What the source of record says of a file now."""
-
-    async def find(self, file_id: int) -> FileContext | None:
-        """The file's context, None when there is no stored file of that id."""
 
 
 class FileWork(Protocol):
@@ -47,11 +42,16 @@ class FileWork(Protocol):
         Raises LeaseLostError, and then writes nothing, when the lease is lost or the file changed since the claim.
         """
 
-    async def fail(self, claim: ClaimedFile, revision: int, code: str, message: str) -> None:
-        """End the file FAILED: it will not get better by itself. Its old chunks are removed."""
+    async def fail(self, claim: ClaimedFile, code: str, message: str) -> None:
+        """End the file FAILED, without chunks: it will not get better by itself. Raises LeaseLostError."""
 
-    async def give_back(self, claim: ClaimedFile, code: str, message: str, *, delay_seconds: float) -> None:
-        """Return the file to the queue after a passing fault; the fault stays visible."""
+    async def give_back(
+        self, claim: ClaimedFile, code: str, message: str, *, delay_seconds: float, counts: bool
+    ) -> None:
+        """Return the file to the queue after a passing fault, which stays visible.
+
+        ``counts`` says whether the attempt is spent: waiting for a provider does not spend one.
+        """
 
     async def release(self, claim: ClaimedFile) -> None:
         """Return the file to the queue at once, as if it had not been claimed."""
@@ -60,11 +60,37 @@ class FileWork(Protocol):
         """Remove the file and its chunks: the source of record has it no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """Files in one state, and how long ago (seconds) the oldest of them was asked for."""
+
+    status: str
+    files: int
+    oldest_age: float
+
+
+class FileMirror(Protocol):
+    """The mirror of files as the intake and the sweep see it."""
+
+    async def mark(self, events: Sequence[Event]) -> None:
+        """Take a batch of file events in one transaction. Repeating it, or its order, changes nothing in the end."""
+
+    async def sweep(self) -> Counter[str]:
+        """Repair what events did not bring: mark files missing or stale, remove orphans. Return counts by reason."""
+
+    async def measure(self) -> list[QueueDepth]:
+        """The depth and oldest age of the queue by state."""
+
+
 class KnownVectors(Protocol):
     """Vectors that were paid for already."""
 
     async def find(self, tenant_id: str, space_id: int, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """The known vectors of these text hashes in this space."""
+
+
+class ObjectMissingError(Exception):
+    """There is no object of this key. The file was replaced or removed meanwhile, or the storage lost it."""
 
 
 class ObjectReader(Protocol):

@@ -24,25 +24,9 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedFile:
-    """A file under a lease. ``lease_token`` fences every write; ``generation`` is what was asked for at the claim."""
-
-    file_id: int
-    tenant_id: str
-    name: str
-    generation: int
-    attempts: int
-    lease_token: UUID
-    traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class FileContext:
-    """A stored file as the context view shows it."""
+    """What the source of record says of a stored file, read together with the claim."""
 
-    file_id: int
-    tenant_id: str
-    name: str
     media_type: str
     size_bytes: int
     storage_key: str
@@ -50,10 +34,31 @@ class FileContext:
 
 
 @dataclass(frozen=True, slots=True)
-class FileResult:
-    """How the reconcile of a file ended, and on which revision of it."""
+class ClaimedFile:
+    """A file under a lease.
 
-    revision: int
+    Attributes:
+        generation: what was asked for at the claim; a later wish makes it another.
+        attempts: how many claims of this wish there were, this one included.
+        lease_token: fences every write.
+        context: the file as it is, None when the source of record has it no more.
+        traceparent: the trace that asked.
+    """
+
+    file_id: int
+    tenant_id: str
+    name: str
+    generation: int
+    attempts: int
+    lease_token: UUID
+    context: FileContext | None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """How the reconcile of a file ended."""
+
     media_type: str
     page_count: int | None
     outcome: Outcome

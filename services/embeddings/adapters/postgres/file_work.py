@@ -1,0 +1,179 @@
+"""The mirror of files as a work queue. Every write is fenced by the lease's token and the claimed generation.
+
+Times are the database's, so a worker whose clock is wrong does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import asyncpg
+
+from contracts.events.embeddings import FILE_EMBEDDED, FILE_EMBEDDING_FAILED, FILE_EMBEDDING_REMOVED
+from contracts.events.envelope import EventType
+from contracts.events.topics import EMBEDDINGS_EVENTS
+from services.chassis.messaging.outbox import append_events, new_event
+from services.chassis.postgres.queries import load_query
+from services.embeddings.application.ports import EmbeddedChunk
+from services.embeddings.domain.errors import LeaseLostError
+from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult
+
+OUTBOX = "module_embeddings_outbox"
+
+_PACKAGE = "services.embeddings"
+_CHUNK_COLUMNS = (
+    "file_id",
+    "tenant_id",
+    "position",
+    "page_from",
+    "page_to",
+    "char_start",
+    "char_end",
+    "text",
+    "text_hash",
+    "space_id",
+    "embedding",
+)
+
+
+class PostgresFileWork:
+    """Claims files and writes what became of them. Implements the FileWork port."""
+
+    def __init__(self, pool: asyncpg.Pool, *, lease_seconds: float) -> None:
+        self._pool = pool
+        self._lease_seconds = lease_seconds
+
+    async def claim(self, limit: int) -> list[ClaimedFile]:
+        """Take up to ``limit`` files that want work, each under a new lease."""
+        rows = await self._pool.fetch(load_query(_PACKAGE, "claim_files"), limit, self._lease_seconds)
+        return [_claimed(row) for row in rows]
+
+    async def renew(self, claim: ClaimedFile) -> None:
+        """Extend the lease. Raises LeaseLostError."""
+        await self._report(claim, None, None, None)
+
+    async def report(self, claim: ClaimedFile, stage: str, done: int = 0, total: int = 0) -> None:
+        """Show progress and extend the lease. Raises LeaseLostError."""
+        await self._report(claim, stage, done, total)
+
+    async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
+        """Replace the chunks, end the file COMPLETED and announce it: one transaction. Raises LeaseLostError.
+
+        The status is written first: that locks the row, checks the lease, and leaves nothing to undo if it is lost.
+        Chunks that are already there just so are left alone, which spares the vector index.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            _require(
+                await connection.fetchval(
+                    load_query(_PACKAGE, "complete_file"),
+                    *_fence(claim),
+                    _revision(claim),
+                    result.media_type,
+                    result.page_count,
+                    result.outcome,
+                    result.outcome_reason,
+                )
+            )
+            present = await connection.fetch(load_query(_PACKAGE, "list_chunk_identities"), claim.file_id)
+            if [tuple(row) for row in present] != [_identity(embedded, result.space_id) for embedded in chunks]:
+                if present:
+                    await connection.execute(load_query(_PACKAGE, "delete_chunks"), claim.file_id)
+                await connection.copy_records_to_table(
+                    "module_embeddings_file_chunk",
+                    columns=_CHUNK_COLUMNS,
+                    records=_chunk_rows(claim, result.space_id, chunks),
+                )
+            await _announce(connection, FILE_EMBEDDED, claim)
+
+    async def fail(self, claim: ClaimedFile, code: str, message: str) -> None:
+        """End the file FAILED, without chunks, and announce it. Raises LeaseLostError."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            query = load_query(_PACKAGE, "fail_file")
+            _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message))
+            await _announce(connection, FILE_EMBEDDING_FAILED, claim)
+
+    async def give_back(
+        self, claim: ClaimedFile, code: str, message: str, *, delay_seconds: float, counts: bool
+    ) -> None:
+        """Return the file to the queue after a passing fault, which stays visible."""
+        await self._give_back(claim, delay_seconds, code, message, counts)
+
+    async def release(self, claim: ClaimedFile) -> None:
+        """Return the file to the queue at once, as if it had not been claimed."""
+        await self._give_back(claim, 0.0, None, None, False)
+
+    async def forget(self, claim: ClaimedFile) -> None:
+        """Remove the file and its chunks, and announce it. Raises LeaseLostError."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            _require(await connection.fetchval(load_query(_PACKAGE, "forget_file"), claim.file_id, claim.lease_token))
+            await _announce(connection, FILE_EMBEDDING_REMOVED, claim)
+
+    async def _report(self, claim: ClaimedFile, stage: str | None, done: int | None, total: int | None) -> None:
+        query = load_query(_PACKAGE, "report_file")
+        _require(await self._pool.fetchval(query, *_fence(claim), self._lease_seconds, stage, done, total))
+
+    async def _give_back(
+        self, claim: ClaimedFile, delay: float, code: str | None, message: str | None, counts: bool
+    ) -> None:
+        query = load_query(_PACKAGE, "give_back_file")
+        await self._pool.execute(query, claim.file_id, claim.lease_token, delay, code, message, counts)
+
+
+def _claimed(row: asyncpg.Record) -> ClaimedFile:
+    fields = dict(row)
+    context = {name: fields.pop(name) for name in ("media_type", "size_bytes", "storage_key", "revision")}
+    return ClaimedFile(**fields, context=None if context["revision"] is None else FileContext(**context))
+
+
+def _revision(claim: ClaimedFile) -> int:
+    """The revision that was reconciled. A file that is gone is forgotten, never completed or failed."""
+    if claim.context is None:
+        raise LeaseLostError
+    return claim.context.revision
+
+
+def _fence(claim: ClaimedFile) -> tuple[object, ...]:
+    return claim.file_id, claim.lease_token, claim.generation
+
+
+def _require(file_id: int | None) -> None:
+    """Refuse to go on when a fenced statement touched no row."""
+    if file_id is None:
+        raise LeaseLostError
+
+
+def _identity(embedded: EmbeddedChunk, space_id: int) -> tuple[object, ...]:
+    chunk = embedded.chunk
+    return (
+        chunk.position,
+        chunk.page_from,
+        chunk.page_to,
+        chunk.char_start,
+        chunk.char_end,
+        chunk.text_hash,
+        space_id,
+    )
+
+
+def _chunk_rows(claim: ClaimedFile, space_id: int, chunks: Sequence[EmbeddedChunk]) -> Iterator[tuple[object, ...]]:
+    """Rows in the order of ``_CHUNK_COLUMNS``."""
+    for embedded in chunks:
+        chunk = embedded.chunk
+        yield (
+            claim.file_id,
+            claim.tenant_id,
+            chunk.position,
+            chunk.page_from,
+            chunk.page_to,
+            chunk.char_start,
+            chunk.char_end,
+            chunk.text,
+            chunk.text_hash,
+            space_id,
+            embedded.vector,
+        )
+
+
+async def _announce(connection: asyncpg.Connection, type_: EventType, claim: ClaimedFile) -> None:
+    event = new_event(type_, claim.file_id, claim.name, claim.tenant_id)
+    await append_events(connection, OUTBOX, EMBEDDINGS_EVENTS, [event])

@@ -1,0 +1,126 @@
+"""Reconciles one file: reads what it is now, and makes its chunks and vectors agree with that.
+
+Running it twice, late or out of order gives the same rows. No transaction is open while a document is extracted or a
+model is called, and nothing is written without a valid lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from opentelemetry import trace
+
+from services.chassis.models.space import Vector
+from services.embeddings.application.ports import (
+    Chunker,
+    DocumentEmbedder,
+    DocumentExtractor,
+    EmbeddedChunk,
+    FileWork,
+    ImageDescriber,
+    KnownVectors,
+    ObjectReader,
+)
+from services.embeddings.domain.chunk import Chunk, DocumentText
+from services.embeddings.domain.document import ExtractedDocument, PageImage
+from services.embeddings.domain.enrichment import enrich
+from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, Stage
+
+DESCRIBE_BATCH = 4
+
+_tracer = trace.get_tracer("cauce")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedFile:
+    """The use case. ``space_id`` is the recorded id of the embedder's space."""
+
+    work: FileWork
+    known_vectors: KnownVectors
+    objects: ObjectReader
+    extractor: DocumentExtractor
+    describer: ImageDescriber
+    chunker: Chunker
+    embedder: DocumentEmbedder
+    space_id: int
+
+    async def __call__(self, claim: ClaimedFile) -> None:
+        """Bring a claimed file to its end state.
+
+        Raises:
+            ExtractionError: the document cannot be read, and will not get better by itself.
+            UnavailableError: a provider is away or asks to wait.
+            LeaseLostError: somebody else has the file now, or it changed meanwhile; nothing was written.
+        """
+        context = claim.context
+        if context is None:
+            await self.work.forget(claim)
+            return
+        document = await self._extract(claim, context)
+        described = await self._describe(claim, document)
+        chunks = self.chunker.chunk(DocumentText.join(described.pages))
+        embedded = await self._embed(claim, chunks)
+        await self.work.report(claim, Stage.STORING, 0, len(embedded))
+        with _tracer.start_as_current_span("replace chunks", attributes={"cauce.chunks": len(embedded)}):
+            await self.work.complete(claim, self._result(context, document, embedded), embedded)
+
+    async def _extract(self, claim: ClaimedFile, context: FileContext) -> ExtractedDocument:
+        await self.work.report(claim, Stage.EXTRACTING)
+        with _tracer.start_as_current_span("extract", attributes={"cauce.file.bytes": context.size_bytes}) as span:
+            async with self.objects.as_local_file(context.storage_key) as path:
+                document = await self.extractor.extract(path, name=claim.name, media_type=context.media_type)
+            span.set_attribute("cauce.pages", len(document.pages))
+            return document
+
+    async def _describe(self, claim: ClaimedFile, document: ExtractedDocument) -> ExtractedDocument:
+        """Merge into each page what its images show, each distinct image described once."""
+        distinct = list({image.digest: image for page in document.pages for image in page.images}.values())
+        if not distinct:
+            return document
+        with _tracer.start_as_current_span("describe images", attributes={"cauce.images": len(distinct)}):
+            texts = await self._describe_all(claim, distinct)
+        pages = (enrich(page, [texts[image.digest] for image in page.images]) for page in document.pages)
+        return replace(document, pages=tuple(pages))
+
+    async def _describe_all(self, claim: ClaimedFile, images: Sequence[PageImage]) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for start in range(0, len(images), DESCRIBE_BATCH):
+            await self.work.report(claim, Stage.DESCRIBING, start, len(images))
+            batch = images[start : start + DESCRIBE_BATCH]
+            descriptions = await self.describer.describe(batch)
+            texts.update((image.digest, found.text) for image, found in zip(batch, descriptions, strict=True))
+        return texts
+
+    async def _embed(self, claim: ClaimedFile, chunks: Sequence[Chunk]) -> list[EmbeddedChunk]:
+        """Vectors for the chunks; a text that has one in this space already is not paid for again."""
+        if not chunks:
+            return []
+        texts = {chunk.text_hash: chunk.text for chunk in chunks}
+        vectors = await self.known_vectors.find(claim.tenant_id, self.space_id, list(texts))
+        missing = {text_hash: text for text_hash, text in texts.items() if text_hash not in vectors}
+        await self.work.report(claim, Stage.EMBEDDING, len(vectors), len(texts))
+        with _tracer.start_as_current_span(
+            "embed", attributes={"cauce.texts": len(texts), "cauce.texts.known": len(vectors)}
+        ):
+            async for hashes, batch in self._embed_missing(missing):
+                vectors.update(zip(hashes, batch, strict=True))
+                await self.work.report(claim, Stage.EMBEDDING, len(vectors), len(texts))
+        return [EmbeddedChunk(chunk, vectors[chunk.text_hash]) for chunk in chunks]
+
+    async def _embed_missing(self, missing: dict[bytes, str]) -> AsyncIterator[tuple[list[bytes], list[Vector]]]:
+        hashes = iter(missing)
+        async for batch in self.embedder.embed_documents(list(missing.values())):
+            yield [next(hashes) for _ in batch], batch
+
+    def _result(self, context: FileContext, document: ExtractedDocument, chunks: Sequence[EmbeddedChunk]) -> FileResult:
+        reason = None
+        if not chunks:
+            reason = "EMPTY_FILE" if context.size_bytes == 0 else "NO_TEXT"
+        return FileResult(
+            media_type=document.media_type,
+            page_count=document.page_count,
+            outcome=Outcome.EMPTY if reason else Outcome.INDEXED,
+            outcome_reason=reason,
+            space_id=self.space_id,
+        )

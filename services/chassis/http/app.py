@@ -46,6 +46,7 @@ def create_app(
         responses={"4XX": {"model": errors.Problem}, "5XX": {"model": errors.Problem}},
     )
     app.state.http_settings = settings
+    app.state.stopping = False
     errors.install(app)
 
     @app.get("/", tags=["operations"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+from types import FrameType
+
 import uvicorn
 from fastapi import FastAPI
 
@@ -12,7 +16,7 @@ SHUTDOWN_SECONDS = 8
 
 def serve(app: FastAPI, settings: HttpSettings) -> None:
     """Serve until SIGTERM or SIGINT; open requests get a few seconds to end."""
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -20,3 +24,20 @@ def serve(app: FastAPI, settings: HttpSettings) -> None:
         access_log=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+    server = _Server(config, app)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit("the service could not start")
+
+
+class _Server(uvicorn.Server):
+    """Sets ``app.state.stopping`` at the signal, so that answers without an end can end."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._app.state.stopping = True
+        super().handle_exit(sig, frame)

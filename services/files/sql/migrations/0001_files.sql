@@ -32,10 +32,12 @@ CREATE INDEX module_files_file_tenant ON module_files_file (tenant_id, id DESC);
 CREATE INDEX module_files_file_deadline ON module_files_file (upload_deadline) WHERE state = 'UPLOADING';
 
 -- A key stands here from before its first byte is stored until the file's row points to it, and again when no
--- row does any more. So no crash leaves an object that nobody knows of.
+-- row does any more. So no crash leaves an object that nobody knows of. Once doomed a key is never pointed to:
+-- its object may be gone already.
 CREATE TABLE module_files_garbage (
     storage_key  text PRIMARY KEY,
-    delete_after timestamptz NOT NULL
+    delete_after timestamptz NOT NULL,
+    doomed       boolean     NOT NULL DEFAULT false
 );
 CREATE INDEX module_files_garbage_due ON module_files_garbage (delete_after);
 

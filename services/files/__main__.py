@@ -1,0 +1,19 @@
+"""Runs the files service: HTTP, relay and janitor."""
+
+from __future__ import annotations
+
+from services.chassis.http.server import serve
+from services.chassis.observability import setup
+from services.files.bootstrap import build_app
+from services.files.settings import FilesSettings
+
+
+def main() -> None:
+    """Serve until a signal stops the process."""
+    setup("files")
+    settings = FilesSettings()
+    serve(build_app(settings), settings)
+
+
+if __name__ == "__main__":
+    main()

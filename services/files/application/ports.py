@@ -1,0 +1,80 @@
+"""What the use cases need from outside. Every look at files takes the caller's scope; only upkeep spans tenants."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from services.chassis.kernel.errors import CauceError
+from services.chassis.kernel.scope import AccessScope
+from services.files.domain.description import FileDescription
+from services.files.domain.file import File, StoredContent
+
+
+class Files(Protocol):
+    """The files of a tenant. Each method is one transaction, and a change and its event are in the same one.
+
+    Where a file is named, NotFoundError ``FILE_NOT_FOUND`` says that the scope holds none of that id.
+    """
+
+    async def add(self, scope: AccessScope, description: FileDescription) -> int:
+        """Register a file in state UPLOADING. Return its id."""
+
+    async def get(self, scope: AccessScope, file_id: int) -> File:
+        """The file as it is now."""
+
+    async def newest(self, scope: AccessScope, *, before_id: int, limit: int) -> list[File]:
+        """Files with an id below ``before_id``, newest first."""
+
+    async def begin_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
+        """Set the key aside and start the time that the upload has. A file without bytes becomes UPLOADING."""
+
+    async def extend_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
+        """Bytes arrive: start the upload's time again."""
+
+    async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> None:
+        """Point the file to its new bytes, set the old ones aside, and announce FileUploaded.
+
+        Raises IncompleteInputError ``UPLOAD_INCOMPLETE`` when the upload took too long and its bytes are being deleted.
+        """
+
+    async def release(self, storage_key: str) -> None:
+        """Have the bytes of an upload that came to nothing deleted."""
+
+    async def fail(self, scope: AccessScope, file_id: int, error: CauceError) -> None:
+        """End the file FAILED unless it has bytes; nothing happens when there is no such file."""
+
+    async def delete(self, scope: AccessScope, file_id: int) -> None:
+        """Remove the file, set its bytes aside, and announce FileDeleted."""
+
+    async def raise_revision(self, scope: AccessScope, file_id: int, revision: int) -> bool:
+        """Announce FileUploaded again under the next revision. False when ``revision`` is no longer the present one."""
+
+
+class Upkeep(Protocol):
+    """What time leaves behind, over all tenants."""
+
+    async def end_overdue_uploads(self) -> int:
+        """End a batch of uploads that no byte has reached in their time. Return how many."""
+
+    async def claim_garbage(self) -> Sequence[str]:
+        """Claim a batch of storage keys whose time has come; no file will point to them again."""
+
+    async def forget_garbage(self, storage_keys: Sequence[str]) -> None:
+        """The objects of these claimed keys are deleted."""
+
+
+class ObjectStorage(Protocol):
+    """Bytes under keys. All methods raise UnavailableError ``STORAGE_UNAVAILABLE`` when storage does not work."""
+
+    async def write(self, key: str, body: AsyncIterator[bytes]) -> None:
+        """Store what ``body`` yields, never whole in memory. When it raises, no object is left under the key."""
+
+    async def open(self, key: str) -> AsyncIterator[bytes]:
+        """The object's bytes, opened before the first is asked for."""
+
+    async def delete(self, key: str) -> None:
+        """Delete the object and what an interrupted write left of it; that there is none is no fault."""
+
+    async def check(self) -> None:
+        """Write a small object."""

@@ -1,0 +1,114 @@
+"""Streams a file's bytes to storage, digested and counted on the way, then makes them the file's in one transaction.
+
+Whatever happens between, no object is left that nobody knows of, and a file never points to bytes that are not whole.
+Of two uploads to one file at the same time the one that ends last wins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from services.chassis.kernel.errors import CauceError, TooLargeError
+from services.chassis.kernel.identifiers import uuid7
+from services.chassis.kernel.scope import AccessScope
+from services.files.application.ports import Files, ObjectStorage
+from services.files.domain.file import StoredContent
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContent:
+    """The use case.
+
+    Attributes:
+        max_bytes: the most that a file may have.
+        extend_seconds: how often an upload in which bytes arrive has its time started again.
+    """
+
+    files: Files
+    storage: ObjectStorage
+    max_bytes: int
+    extend_seconds: float
+
+    async def __call__(
+        self, scope: AccessScope, file_id: int, body: AsyncIterator[bytes], *, announced_bytes: int | None = None
+    ) -> None:
+        """Store new bytes for a file, which may have some already.
+
+        Args:
+            scope: who asks.
+            file_id: whose bytes they are.
+            body: the bytes; raises a CauceError when they end before they are whole.
+            announced_bytes: how many there will be, when the sender said so.
+
+        Raises:
+            NotFoundError: ``FILE_NOT_FOUND``.
+            TooLargeError: ``FILE_TOO_LARGE``; a file without bytes ends FAILED.
+            IncompleteInputError: ``UPLOAD_INCOMPLETE``; a file without bytes stays UPLOADING until its time is over.
+            UnavailableError: ``STORAGE_UNAVAILABLE``; likewise.
+        """
+        storage_key = _new_storage_key()
+        await self.files.begin_upload(scope, file_id, storage_key)
+        try:
+            passage = _Passage(self, scope, file_id, storage_key)
+            if announced_bytes is not None:
+                passage.check_size(announced_bytes)
+            await self.storage.write(storage_key, passage.of(body))
+            await self.files.store(scope, file_id, passage.content())
+        except CauceError as error:
+            await self.files.release(storage_key)
+            if isinstance(error, TooLargeError):
+                await self.files.fail(scope, file_id, error)
+            raise
+
+
+@dataclass(slots=True)
+class _Passage:
+    """Bytes on their way to storage."""
+
+    use: StoreContent
+    scope: AccessScope
+    file_id: int
+    storage_key: str
+    size_bytes: int = 0
+    digest: _Hash = field(default_factory=sha256)
+
+    async def of(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        extended_at = time.monotonic()
+        async for chunk in body:
+            self.size_bytes += len(chunk)
+            self.check_size(self.size_bytes)
+            self.digest.update(chunk)
+            if time.monotonic() - extended_at >= self.use.extend_seconds:
+                await self.use.files.extend_upload(self.scope, self.file_id, self.storage_key)
+                extended_at = time.monotonic()
+            yield chunk
+
+    def check_size(self, size_bytes: int) -> None:
+        if size_bytes > self.use.max_bytes:
+            raise file_too_large(self.use.max_bytes)
+
+    def content(self) -> StoredContent:
+        return StoredContent(self.storage_key, self.size_bytes, self.digest.digest())
+
+
+def file_too_large(max_bytes: int) -> TooLargeError:
+    """The error of a file with more bytes than allowed."""
+    return TooLargeError(
+        "FILE_TOO_LARGE",
+        f"the file has more than the {max_bytes} bytes that are allowed",
+        where="content",
+        remedy="send a smaller file, or have CAUCE_UPLOAD_MAX_BYTES raised",
+    )
+
+
+def _new_storage_key() -> str:
+    """A key that was never used and tells nothing of the file; spread over folders, for storage that has such."""
+    identifier = uuid7().hex
+    return f"files/{identifier[-2:]}/{identifier}"

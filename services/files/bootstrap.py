@@ -1,0 +1,111 @@
+"""The composition root of the files service: the only module that builds adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import asyncpg
+from fastapi import FastAPI
+
+from services.chassis.http.app import create_app
+from services.chassis.messaging.relay import OutboxRelay
+from services.chassis.postgres.pool import create_pool
+from services.files.adapters.postgres.files import OUTBOX, PostgresFiles, PostgresUpkeep
+from services.files.adapters.storage import open_storage
+from services.files.application.collect_garbage import CollectGarbage
+from services.files.application.delete_file import DeleteFile
+from services.files.application.find_files import FindFiles
+from services.files.application.ports import ObjectStorage
+from services.files.application.read_content import ReadContent
+from services.files.application.receive_file import ReceiveFile
+from services.files.application.register_file import RegisterFile
+from services.files.application.retry_file import RetryFile
+from services.files.application.store_content import StoreContent
+from services.files.entrypoints.http.routes import FilesSurface, router
+from services.files.entrypoints.http.streaming import Slots
+from services.files.entrypoints.janitor import run_janitor
+from services.files.settings import FilesSettings
+
+EXTENSIONS_PER_IDLE_TIME = 20
+"""How often, within the time that an upload may be idle, one that is not has its time started again."""
+
+
+def build_app(settings: FilesSettings) -> FastAPI:
+    """The service's HTTP application; its relay and its janitor run as long as it does."""
+    storage = open_storage(settings.storage_url)
+    relay = OutboxRelay(settings.files_database_url, OUTBOX, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
+        pool_opening = await create_pool(settings.files_database_url, application_name="cauce-files", min_size=0)
+        async with pool_opening as pool:
+            app.state.pool = pool
+            app.state.files = _surface(settings, pool, storage)
+            collect = CollectGarbage(PostgresUpkeep(pool), storage)
+            app.state.tasks = {
+                "relay": asyncio.create_task(relay.run()),
+                "janitor": asyncio.create_task(run_janitor(collect, settings.upkeep_seconds)),
+            }
+            try:
+                yield
+            finally:
+                for task in app.state.tasks.values():
+                    task.cancel()
+                await asyncio.gather(*app.state.tasks.values(), return_exceptions=True)
+
+    async def database() -> str | None:
+        await app.state.pool.fetchval("SELECT 1", timeout=2)
+        return None
+
+    async def relay_fault() -> str | None:
+        return "stopped" if app.state.tasks["relay"].done() else relay.fault()
+
+    async def janitor_fault() -> str | None:
+        return "stopped" if app.state.tasks["janitor"].done() else None
+
+    async def storage_fault() -> str | None:
+        await storage.check()
+        return None
+
+    app = create_app(
+        "Cauce files",
+        service="files",
+        settings=settings,
+        lifespan=lifespan,
+        checks=lambda: {
+            "database": database,
+            "relay": relay_fault,
+            "janitor": janitor_fault,
+            "storage": storage_fault,
+        },
+    )
+    app.include_router(router)
+    return app
+
+
+def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage) -> FilesSurface:
+    idle_seconds = settings.upload_idle_seconds
+    files = PostgresFiles(
+        pool,
+        upload_time=timedelta(seconds=idle_seconds),
+        grace_time=timedelta(seconds=settings.storage_grace_seconds),
+    )
+    register = RegisterFile(files)
+    store = StoreContent(files, storage, settings.upload_max_bytes, idle_seconds / EXTENSIONS_PER_IDLE_TIME)
+    return FilesSurface(
+        register=register,
+        receive=ReceiveFile(register, store, files),
+        store=store,
+        find=FindFiles(files),
+        read=ReadContent(files, storage),
+        delete=DeleteFile(files),
+        retry=RetryFile(files),
+        upload_slots=Slots("uploads", settings.max_uploads),
+        stream_slots=Slots("open streams", settings.max_event_streams),
+        idle_seconds=idle_seconds,
+        poll_seconds=settings.status_poll_seconds,
+    )

@@ -1,0 +1,255 @@
+"""The routes under ``/files``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from opentelemetry import metrics
+from pydantic import ValidationError
+
+from services.chassis.http.app import CallerScope
+from services.chassis.kernel.errors import CauceError, InvalidInputError
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.postgres.faults import DATABASE_AWAY
+from services.files.application.delete_file import DeleteFile
+from services.files.application.find_files import MAX_PAGE, FindFiles
+from services.files.application.read_content import ReadContent
+from services.files.application.receive_file import ReceiveFile
+from services.files.application.register_file import RegisterFile
+from services.files.application.retry_file import RetryFile
+from services.files.application.store_content import StoreContent, file_too_large
+from services.files.domain.description import UNKNOWN_MEDIA_TYPE, FileDescription, describe
+from services.files.domain.file import MAX_FILE_ID, File
+from services.files.entrypoints.http.models import FileBody, FilePageBody, RegisterFileBody
+from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, Form, MultipartBody
+from services.files.entrypoints.http.streaming import (
+    ContentResponse,
+    EventStream,
+    Slots,
+    body_chunks,
+    json_body,
+    parse_json,
+)
+
+MAX_ENVELOPE_BYTES = MAX_FIELD_BYTES + 64 * 1024
+"""What a multipart body may have beyond the file: fields, headers and boundaries."""
+
+_FORM_FIELDS = frozenset({"name", "mediaType", "metadata"})
+_JSON = "application/json"
+_FORM = "multipart/form-data"
+
+_meter = metrics.get_meter("cauce")
+_uploads = _meter.create_histogram("cauce.files.upload.duration", unit="s", description="Time that uploads took")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSurface:
+    """The use cases that the routes call, and the bounds that they keep."""
+
+    register: RegisterFile
+    receive: ReceiveFile
+    store: StoreContent
+    find: FindFiles
+    read: ReadContent
+    delete: DeleteFile
+    retry: RetryFile
+    upload_slots: Slots
+    stream_slots: Slots
+    idle_seconds: float
+    poll_seconds: float
+
+    @contextmanager
+    def upload(self) -> Iterator[None]:
+        """Hold a place for an upload, and measure it."""
+        with self.upload_slots.take():
+            started = time.monotonic()
+            outcome = "STORED"
+            try:
+                yield
+            except CauceError as error:
+                outcome = error.code
+                raise
+            finally:
+                _uploads.record(time.monotonic() - started, {"outcome": outcome})
+
+
+def _surface(request: Request) -> FilesSurface:
+    surface: FilesSurface = request.app.state.files
+    return surface
+
+
+Surface = Annotated[FilesSurface, Depends(_surface)]
+
+router = APIRouter(prefix="/files", tags=["files"])
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses={202: {"model": FileBody, "description": "The bytes are stored; processing follows"}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                _JSON: {"schema": RegisterFileBody.model_json_schema()},
+                _FORM: {
+                    "schema": {
+                        "type": "object",
+                        "description": "The fields, then the file.",
+                        "properties": {
+                            "name": {"type": "string", "description": "the file part's filename when left out"},
+                            "mediaType": {"type": "string"},
+                            "metadata": {"type": "string", "description": "a JSON object"},
+                            "file": {"type": "string", "format": "binary"},
+                        },
+                        "required": ["file"],
+                        "additionalProperties": False,
+                    }
+                },
+            },
+        }
+    },
+)
+async def add_file(request: Request, response: Response, scope: CallerScope, files: Surface) -> FileBody:
+    """Register a file, with its bytes or before them.
+
+    JSON answers 201 with the id; the bytes follow by ``PUT /files/{file_id}/content``. multipart/form-data carries
+    both and answers 202 as soon as the bytes are stored, before any processing.
+    """
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    body = body_chunks(request, files.idle_seconds)
+    if kind == _JSON:
+        file_id = await files.register(scope, _description(await json_body(body)))
+    elif kind == _FORM:
+        if (_content_length(request) or 0) > files.store.max_bytes + MAX_ENVELOPE_BYTES:
+            raise file_too_large(files.store.max_bytes)
+        with files.upload():
+            form = MultipartBody(content_type, body, _FORM_FIELDS)
+            described = _description_in(await form.form())
+            file_id = await files.receive(scope, described, form.file())
+        response.status_code = 202
+    else:
+        raise InvalidInputError(
+            "INVALID_REQUEST",
+            f"the body must be {_JSON} or {_FORM}",
+            where="header.content-type",
+        )
+    response.headers["Location"] = f"/files/{file_id}"
+    return FileBody.of(await files.find.get(scope, file_id))
+
+
+@router.get("")
+async def list_files(
+    scope: CallerScope,
+    files: Surface,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    after: Annotated[int | None, Query(ge=1, le=MAX_FILE_ID, description="the ``next`` of the page before")] = None,
+) -> FilePageBody:
+    """The files, newest first, a page at a time."""
+    return FilePageBody.of(await files.find.page(scope, limit=limit, after=after))
+
+
+@router.get("/{file_id}")
+async def get_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody:
+    """A file and how far it is."""
+    return FileBody.of(await files.find.get(scope, file_id))
+
+
+@router.get(
+    "/{file_id}/events",
+    response_class=EventStream,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def follow_file(file_id: int, request: Request, scope: CallerScope, files: Surface) -> EventStream:
+    """A file at every change, as server-sent events ``status``, until it is COMPLETED, FAILED or deleted."""
+    file = await files.find.get(scope, file_id)
+    return EventStream(_events(request, scope, files, file), files.stream_slots)
+
+
+async def _events(request: Request, scope: AccessScope, files: FilesSurface, file: File) -> AsyncIterator[str]:
+    """The file as events; a comment at every look that finds no change, so that a dead connection is noticed.
+
+    Ends without a final state when the service stops or its database goes away: the caller then connects again.
+    """
+    try:
+        async for change in files.find.watch(scope, file, every_seconds=files.poll_seconds):
+            if request.app.state.stopping:
+                return
+            yield f"event: status\ndata: {FileBody.of(change).model_dump_json()}\n\n" if change else ":\n\n"
+    except DATABASE_AWAY:
+        return
+
+
+@router.put(
+    "/{file_id}/content",
+    status_code=202,
+    openapi_extra={
+        "requestBody": {"content": {UNKNOWN_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+    },
+)
+async def put_content(file_id: int, request: Request, scope: CallerScope, files: Surface) -> FileBody:
+    """Send the bytes of a file, the first or new ones. They are the file's when all have arrived, and only then.
+
+    The request's own content type says nothing; the file keeps the one it was registered with. An upload that stops
+    leaves the file waiting for a while; then it ends FAILED, and sending the bytes again revives it.
+    """
+    with files.upload():
+        body = body_chunks(request, files.idle_seconds)
+        await files.store(scope, file_id, body, announced_bytes=_content_length(request))
+    return FileBody.of(await files.find.get(scope, file_id))
+
+
+@router.get(
+    "/{file_id}/content",
+    response_class=ContentResponse,
+    responses={200: {"content": {UNKNOWN_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def get_content(file_id: int, scope: CallerScope, files: Surface) -> ContentResponse:
+    """The bytes of a file, under its declared media type."""
+    return ContentResponse(*await files.read(scope, file_id))
+
+
+@router.delete("/{file_id}", status_code=204)
+async def delete_file(file_id: int, scope: CallerScope, files: Surface) -> None:
+    """Delete a file in whatever state it is, with all that was made of it."""
+    await files.delete(scope, file_id)
+
+
+@router.post("/{file_id}/retry", status_code=202)
+async def retry_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody:
+    """Have a file that is COMPLETED or FAILED processed again."""
+    await files.retry(scope, file_id)
+    return FileBody.of(await files.find.get(scope, file_id))
+
+
+def _description(body: Any) -> FileDescription:
+    try:
+        checked = RegisterFileBody.model_validate(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from error
+    return describe(checked.name, checked.media_type, checked.metadata)
+
+
+def _description_in(form: Form) -> FileDescription:
+    """What the fields say of the file, else what its own part says. An unknown type counts as not said."""
+    fields = form.fields
+    part_type = None if form.media_type == UNKNOWN_MEDIA_TYPE else form.media_type
+    metadata = fields.get("metadata")
+    return describe(
+        fields.get("name", form.file_name or ""),
+        fields.get("mediaType", part_type),
+        None if metadata is None else parse_json(metadata, "metadata"),
+    )
+
+
+def _content_length(request: Request) -> int | None:
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdecimal() else None

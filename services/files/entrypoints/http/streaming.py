@@ -1,0 +1,119 @@
+"""Bodies in, files and events out, each piece by piece and each kind bounded in number."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from services.chassis.kernel.errors import IncompleteInputError, InvalidInputError, UnavailableError
+from services.files.domain.file import File, StoredContent
+
+MAX_JSON_BYTES = 64 * 1024
+
+
+class Slots:
+    """Places for so many at once; who comes later is refused, not queued."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        self._what = what
+        self._free = limit
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Hold a place. Raises UnavailableError ``TOO_MANY_REQUESTS`` when none is free."""
+        if self._free == 0:
+            raise UnavailableError("TOO_MANY_REQUESTS", f"too many {self._what} at once", remedy="try again soon")
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+
+async def body_chunks(request: Request, idle_seconds: float) -> AsyncIterator[bytes]:
+    """The request's body as it arrives.
+
+    Raises:
+        IncompleteInputError: ``UPLOAD_INCOMPLETE`` when the caller hangs up, or sends nothing for so many seconds.
+    """
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                chunk = await anext(stream, None)
+        except TimeoutError as error:
+            raise _incomplete(f"no byte came for {idle_seconds:g} seconds") from error
+        except ClientDisconnect as error:
+            raise _incomplete("the caller hung up before the body was whole") from error
+        if chunk is None:
+            return
+        if chunk:
+            yield chunk
+
+
+def _incomplete(message: str) -> IncompleteInputError:
+    return IncompleteInputError("UPLOAD_INCOMPLETE", message, where="body", remedy="send the file again")
+
+
+async def json_body(body: AsyncIterator[bytes]) -> Any:
+    """A small body as JSON. Raises InvalidInputError ``INVALID_REQUEST``."""
+    data = bytearray()
+    async for chunk in body:
+        data += chunk
+        if len(data) > MAX_JSON_BYTES:
+            raise InvalidInputError("INVALID_REQUEST", f"the body has more than {MAX_JSON_BYTES} bytes", where="body")
+    return parse_json(bytes(data), "body")
+
+
+def parse_json(data: str | bytes, where: str) -> Any:
+    """Parse JSON text. Raises InvalidInputError ``INVALID_REQUEST``."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError("INVALID_REQUEST", f"not valid JSON: {error}", where=where) from error
+
+
+class ContentResponse(StreamingResponse):
+    """A file's bytes, to be saved and never to be shown as a page of this service."""
+
+    def __init__(self, file: File, content: StoredContent, body: AsyncIterator[bytes]) -> None:
+        super().__init__(
+            body,
+            headers={
+                "Content-Type": file.declared_media_type,
+                "Content-Length": str(content.size_bytes),
+                "Content-Disposition": content_disposition(file.name),
+                "ETag": f'"{content.sha256.hex()}"',
+                "X-Content-Type-Options": "nosniff",
+            },
+        )
+
+
+def content_disposition(name: str) -> str:
+    """The header that has a file saved under its name (RFC 6266), with a plain form for old readers."""
+    plain = "".join(character if character.isascii() and character not in '"%' else "_" for character in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events; holds a place for as long as it is open."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
+        super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until they end or the caller hangs up."""
+        with self._slots.take():
+            await super().__call__(scope, receive, send)

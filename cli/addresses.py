@@ -18,7 +18,9 @@ from cli.errors import CommandError
 from cli.settings import CommandSettings
 
 STACK_FILE = "stack.json"
-REMEDY = "start one with `cauce up`, or say where it is with --url, --data-dir, CAUCE_URL or CAUCE_DATA_DIR"
+REMEDY = (
+    "start one with `cauce up`, or say where one is: --url, --data-dir, CAUCE_URL, CAUCE_FILES_URL and CAUCE_SEARCH_URL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +67,14 @@ def _read(data_dir: Path) -> Addresses:
     path = data_dir / STACK_FILE
     try:
         return _addresses(json.loads(path.read_bytes()), str(path))
-    except OSError as fault:
-        raise CommandError("STACK_NOT_FOUND", "no stack is known", where=str(path), remedy=REMEDY) from fault
-    except ValueError as fault:
-        raise CommandError("STACK_NOT_FOUND", "the file is not JSON", where=str(path), remedy=REMEDY) from fault
+    except (OSError, ValueError) as fault:
+        raise CommandError("STACK_NOT_FOUND", "no stack has run here", where=str(path), remedy=REMEDY) from fault
 
 
 def _addresses(answer: Any, where: str) -> Addresses:
     known: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     files_url, search_url = known.get("files_url"), known.get("search_url")
+    # A stack that was stopped leaves its folder without addresses.
     if not isinstance(files_url, str) or not isinstance(search_url, str):
-        raise CommandError(
-            "STACK_NOT_FOUND",
-            "the addresses of the files and search services are not told there",
-            where=where,
-            remedy="set CAUCE_FILES_URL and CAUCE_SEARCH_URL",
-        )
+        raise CommandError("STACK_NOT_FOUND", "no stack is told of here", where=where, remedy=REMEDY)
     return Addresses(files_url, search_url)

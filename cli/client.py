@@ -46,10 +46,10 @@ class CauceClient:
         self._files = f"{addresses.files_url.rstrip('/')}/files"
         self._search = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/files"
 
-    async def create_file(self, name: str, media_type: str) -> Answer:
-        """Announce a file; it has its id before a byte is sent."""
+    async def create_file(self, name: str) -> Answer:
+        """Announce a file; it has its id before a byte is sent. The service guesses the media type."""
         # Escaped, because a name of the file system may hold what UTF-8 cannot: the service says so by its code.
-        body = json.dumps({"name": name, "media_type": media_type}).encode()
+        body = json.dumps({"name": name}).encode()
         return await self._call("POST", self._files, content=body, headers={"Content-Type": "application/json"})
 
     async def send_content(self, file_id: int, path: Path, on_sent: Callable[[int, int], None]) -> Answer:

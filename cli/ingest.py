@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -82,7 +81,7 @@ class Ingestion:
             file = unsent(path.name)
             try:
                 async with self._uploads:
-                    file |= await self._client.create_file(path.name, _media_type(path))
+                    file |= await self._client.create_file(path.name)
                     file |= await self._client.send_content(file["file_id"], path, bar.sent)
             except CommandError as error:
                 return file | {"status": "FAILED"} | _error(error)
@@ -135,7 +134,3 @@ def _error(error: CommandError) -> Answer:
 
 def _unreadable(fault: OSError) -> CommandError:
     return CommandError("UNREADABLE", fault.strerror or str(fault))
-
-
-def _media_type(path: Path) -> str:
-    return mimetypes.guess_type(path.name)[0] or "application/octet-stream"

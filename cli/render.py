@@ -123,7 +123,16 @@ class FileProgress:
         stage = TextColumn("{task.fields[stage]}", style="cyan", markup=False)
         count = TextColumn("{task.fields[count]}", style="dim", markup=False)
         self._bars = Progress(
-            SpinnerColumn(), name, stage, BarColumn(24), count, console=console, transient=True, disable=not shown
+            SpinnerColumn(),
+            name,
+            stage,
+            BarColumn(24),
+            count,
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not shown,
         )
 
     def __enter__(self) -> FileProgress:

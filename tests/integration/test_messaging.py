@@ -1,0 +1,243 @@
+"""Outbox, relay and intake over a real database and a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+
+from contracts.events.envelope import Event, EventType, read_event
+from contracts.events.files import FILE_DELETED, FILE_UPLOADED
+from contracts.events.topics import Topic
+from services.chassis.messaging.intake import Intake
+from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
+from services.chassis.messaging.outbox import append_events, new_event
+from services.chassis.messaging.relay import OutboxRelay
+from services.chassis.postgres.pool import prepare_connection
+from services.chassis.settings import KafkaSettings
+from tests.support.broker import Kafka
+from tests.support.postgres import Database
+
+OUTBOX = "module_files_outbox"
+KNOWN = {str(FILE_UPLOADED), str(FILE_DELETED)}
+
+
+@pytest.fixture
+def settings(kafka: Kafka) -> KafkaSettings:
+    return kafka.settings
+
+
+@pytest.fixture
+async def topic(settings: KafkaSettings) -> Topic:
+    topic = Topic(f"test.{uuid4().hex}", partitions=2)
+    await ensure_topics(settings, [topic])
+    return topic
+
+
+@pytest.fixture
+async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(database.files_url)
+    await prepare_connection(connection)
+    yield connection
+    await connection.close()
+
+
+@asynccontextmanager
+async def running(*services: OutboxRelay | Intake) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(service.run()) for service in services]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def outbox_is_empty(connection: asyncpg.Connection) -> None:
+    async with asyncio.timeout(30):
+        while await connection.fetchval(f"SELECT count(*) FROM {OUTBOX}"):
+            await asyncio.sleep(0.05)
+
+
+async def read(settings: KafkaSettings, topic: Topic, count: int) -> list[ConsumerRecord]:
+    consumer = AIOKafkaConsumer(topic.name, auto_offset_reset="earliest", **client_options(settings))
+    await consumer.start()
+    try:
+        async with asyncio.timeout(30):
+            return [await consumer.getone() for _ in range(count)]
+    finally:
+        await consumer.stop()
+
+
+def event(aggregate_id: int, type_: EventType = FILE_UPLOADED) -> Event:
+    return new_event(type_, aggregate_id, f"informe {aggregate_id}.pdf", "default")
+
+
+async def test_a_committed_event_is_published_once_and_leaves_the_outbox(
+    database: Database, connection: asyncpg.Connection, settings: KafkaSettings, topic: Topic
+) -> None:
+    sent = [event(1), event(2), event(1, FILE_DELETED)]
+    async with connection.transaction():
+        await append_events(connection, OUTBOX, topic, sent)
+
+    async with running(OutboxRelay(database.files_url, OUTBOX, settings)):
+        await outbox_is_empty(connection)
+
+    records = await read(settings, topic, 3)
+    received = [read_event(record.headers, record.value) for record in records]
+    assert {one.event_id for one in received} == {one.event_id for one in sent}
+    assert [one.type for one in received if one.aggregate_id == 1] == [FILE_UPLOADED, FILE_DELETED]
+    assert {record.key for record in records} == {b"1", b"2"}
+
+
+async def test_an_event_of_a_transaction_that_rolls_back_is_never_published(
+    database: Database, connection: asyncpg.Connection, settings: KafkaSettings, topic: Topic
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with connection.transaction():
+            await append_events(connection, OUTBOX, topic, [event(1)])
+            raise ZeroDivisionError
+    async with connection.transaction():
+        await append_events(connection, OUTBOX, topic, [event(2)])
+
+    async with running(OutboxRelay(database.files_url, OUTBOX, settings)):
+        await outbox_is_empty(connection)
+
+    (record,) = await read(settings, topic, 1)
+    assert record.key == b"2"
+
+
+async def test_a_transaction_that_commits_late_is_not_passed_over(
+    database: Database, connection: asyncpg.Connection, settings: KafkaSettings, topic: Topic
+) -> None:
+    late = await asyncpg.connect(database.files_url)
+    await prepare_connection(late)
+    transaction = late.transaction()
+    await transaction.start()
+    await append_events(late, OUTBOX, topic, [event(1)])
+    await append_events(connection, OUTBOX, topic, [event(2)])
+
+    async with running(OutboxRelay(database.files_url, OUTBOX, settings)):
+        await outbox_is_empty(connection)
+        await transaction.commit()
+        await late.close()
+        await outbox_is_empty(connection)
+
+    assert {record.key for record in await read(settings, topic, 2)} == {b"1", b"2"}
+
+
+async def test_a_second_relay_stands_by_and_takes_over(
+    database: Database, connection: asyncpg.Connection, settings: KafkaSettings, topic: Topic
+) -> None:
+    first = OutboxRelay(database.files_url, OUTBOX, settings)
+    second = OutboxRelay(database.files_url, OUTBOX, settings)
+    async with running(first):
+        await eventually(lambda: first.fault() is None)
+        async with running(second):
+            await eventually(lambda: second.fault() is None)
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid IN "
+                "(SELECT pid FROM pg_stat_activity WHERE usename = current_user)"
+            )
+            await append_events(connection, OUTBOX, topic, [event(1)])
+            await outbox_is_empty(connection)
+
+
+async def test_the_relay_says_that_the_broker_is_away(database: Database) -> None:
+    relay = OutboxRelay(database.files_url, OUTBOX, KafkaSettings(kafka_bootstrap="127.0.0.1:9"))
+    async with running(relay):
+        await eventually(lambda: relay.fault() not in (None, "not started"))
+
+
+class Received:
+    """A handler that keeps what it is given, and fails as told."""
+
+    def __init__(self, *faults: Exception) -> None:
+        self.events: list[Event] = []
+        self.faults = list(faults)
+        self.poison: set[int] = set()
+
+    async def __call__(self, events: Sequence[Event]) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        if any(one.aggregate_id in self.poison for one in events):
+            raise asyncpg.DataError("poison")
+        self.events += events
+
+    def ids(self) -> list[int]:
+        return [one.aggregate_id for one in self.events]
+
+
+async def publish(settings: KafkaSettings, topic: Topic, *records: Event | tuple[bytes | None, list]) -> None:
+    async with new_producer(settings) as producer:
+        for record in records:
+            if isinstance(record, Event):
+                value, headers = record.value(), [(name, text.encode()) for name, text in record.headers().items()]
+            else:
+                value, headers = record
+            await producer.send_and_wait(topic.name, value, key=b"1", headers=headers)
+
+
+async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_on(
+    settings: KafkaSettings, topic: Topic
+) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    good_headers = [(name, text.encode()) for name, text in event(1).headers().items()]
+    future = event(9, EventType("files", "FileUploaded", 2))
+    received = Received(OSError("the database is away"))
+    received.poison = {4}
+    await publish(
+        settings,
+        topic,
+        event(1),
+        (b"junk", [("ce_type", b"\xff\xfe")]),
+        (b"{}", good_headers),
+        (None, []),
+        future,
+        event(4),
+        event(2, FILE_DELETED),
+    )
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+    )
+
+    async with running(intake):
+        await eventually(lambda: received.ids() == [1, 2])
+        letters = await read(settings, dead, 5)
+
+    reasons = sorted(dict(letter.headers)["dead_letter_reason"].decode() for letter in letters)
+    assert reasons == ["INVALID_ENVELOPE", "INVALID_ENVELOPE", "INVALID_PAYLOAD", "UNKNOWN_TYPE", "UNPROCESSABLE"]
+    junk = next(letter for letter in letters if letter.value == b"junk")
+    origin = dict(junk.headers)
+    assert origin["ce_type"] == b"\xff\xfe"
+    assert (origin["dead_letter_topic"].decode(), origin["dead_letter_offset"]) == (topic.name, b"1")
+
+
+async def test_a_handled_batch_is_not_given_again_to_the_next_member(settings: KafkaSettings, topic: Topic) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+
+    def member(received: Received) -> Intake:
+        return Intake(
+            settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+        )
+
+    first, second = Received(), Received()
+    await publish(settings, topic, event(1))
+    async with running(member(first)):
+        await eventually(lambda: first.ids() == [1])
+    await publish(settings, topic, event(2))
+    async with running(member(second)):
+        await eventually(lambda: 2 in second.ids())
+
+    assert second.ids() == [2]

@@ -1,0 +1,114 @@
+"""What becomes of a claim, in every way a reconcile can end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.chassis.kernel.errors import UnavailableError
+from services.embeddings.application.process_claim import ProcessClaim
+from services.embeddings.domain.errors import ExtractionError, LeaseLostError
+from services.embeddings.domain.file_work import ClaimedFile
+from tests.support.in_memory_work import InMemoryFileWork, claimed
+
+
+def processor(work: InMemoryFileWork, fault: BaseException | None = None, *, lease_seconds: float = 60) -> ProcessClaim:
+    async def embed_file(claim: ClaimedFile) -> None:
+        if fault is not None:
+            raise fault
+
+    return ProcessClaim(embed_file, work, lease_seconds, max_attempts=3, on_fault=lambda claim, error: None)
+
+
+async def test_a_reconcile_that_ends_well_needs_no_settling() -> None:
+    work = InMemoryFileWork()
+    await processor(work)(claimed())
+    assert work.settled() == []
+
+
+async def test_an_unreadable_document_fails_with_its_code() -> None:
+    work = InMemoryFileWork()
+    await processor(work, ExtractionError("ENCRYPTED", "needs a password"))(claimed())
+    assert work.settled() == [("fail", "ENCRYPTED", "needs a password")]
+
+
+async def test_a_provider_that_asks_to_wait_is_waited_for_without_spending_an_attempt() -> None:
+    work = InMemoryFileWork()
+    fault = UnavailableError("EMBEDDER_UNAVAILABLE", "429", retry_after=17)
+    await processor(work, fault)(claimed(attempts=3))
+    assert work.settled() == [("give_back", "EMBEDDER_UNAVAILABLE", 17, False)]
+
+
+async def test_a_fault_gives_the_file_back_and_spends_an_attempt() -> None:
+    work = InMemoryFileWork()
+    await processor(work, RuntimeError("boom"))(claimed(attempts=2))
+    ((name, code, delay, counts),) = work.settled()
+    assert (name, code, counts) == ("give_back", "TRANSIENT_FAULT", True)
+    assert 2 <= delay <= 4
+
+
+async def test_the_last_attempt_fails_the_file_with_the_last_fault() -> None:
+    work = InMemoryFileWork()
+    await processor(work, RuntimeError("boom"))(claimed(attempts=3))
+    ((name, code, message),) = work.settled()
+    assert (name, code) == ("fail", "ATTEMPTS_EXHAUSTED")
+    assert "RuntimeError: boom" in message
+
+
+async def test_a_file_whose_workers_die_is_given_up_after_the_last_attempt() -> None:
+    work = InMemoryFileWork()
+    await processor(work)(claimed(attempts=4))
+    assert work.settled()[0][:2] == ("fail", "ATTEMPTS_EXHAUSTED")
+
+
+async def test_a_lost_lease_is_released_without_a_fault() -> None:
+    work = InMemoryFileWork()
+    await processor(work, LeaseLostError())(claimed())
+    assert work.settled() == [("release",)]
+
+
+async def test_losing_the_lease_ends_the_reconcile() -> None:
+    work = InMemoryFileWork(lost={1})
+    ended = asyncio.Event()
+
+    async def endless(claim: ClaimedFile) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await ProcessClaim(endless, work, 0.03, max_attempts=3, on_fault=lambda claim, error: None)(claimed())
+
+    assert ended.is_set()
+    assert work.settled() == [("release",)]
+
+
+async def test_the_lease_is_renewed_while_the_work_goes_on() -> None:
+    work = InMemoryFileWork()
+
+    async def until_renewed_twice(claim: ClaimedFile) -> None:
+        async with asyncio.timeout(10):
+            while len(work.done) < 2:
+                await asyncio.sleep(0.005)
+
+    await ProcessClaim(until_renewed_twice, work, 0.03, max_attempts=3, on_fault=lambda claim, error: None)(claimed())
+
+    assert work.done[:2] == [("renew",), ("renew",)]
+
+
+async def test_a_cancelled_worker_gives_its_file_back() -> None:
+    work = InMemoryFileWork()
+
+    async def endless(claim: ClaimedFile) -> None:
+        await asyncio.Event().wait()
+
+    process = ProcessClaim(endless, work, 60, max_attempts=3, on_fault=lambda claim, error: None)
+    task = asyncio.create_task(process(claimed()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.settled() == [("release",)]

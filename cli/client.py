@@ -27,6 +27,7 @@ _BLOCK_BYTES = 1 << 20
 _PAGE = 500
 _RECONNECT_SECONDS = 0.5
 _AWAY_SECONDS = 60.0
+_BUSY = "TOO_MANY_REQUESTS"
 _TIMEOUT = httpx2.Timeout(60, connect=5)
 _LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
@@ -100,22 +101,19 @@ class CauceClient:
         ``on_change`` gets every state on the way, and the last.
         """
         clock = asyncio.get_running_loop().time
-        heard = clock()
+        away_since: float | None = None
         while True:
-            fault: CommandError | None = None
             try:
                 async with aclosing(self._events(file_id)) as events:
                     async for file in events:
-                        heard = clock()
+                        away_since = None
                         on_change(file)
                         if file["status"] in FINAL:
                             return file
             except CommandError as error:
-                if not _may_pass(error):
+                away_since = clock() if away_since is None or error.code == _BUSY else away_since
+                if not error.passing or clock() - away_since > _AWAY_SECONDS:
                     raise
-                fault = error
-            if fault is not None and clock() - heard > _AWAY_SECONDS:
-                raise fault
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def retry(self, file_id: int) -> Answer:
@@ -176,23 +174,17 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _may_pass(error: CommandError) -> bool:
-    return isinstance(error.__cause__, httpx2.TransportError) or error.code.endswith("_UNAVAILABLE")
-
-
 def _away(url: str, fault: Exception) -> CommandError:
-    reason = str(fault) or type(fault).__name__
-    return CommandError(
-        "SERVICE_UNREACHABLE", f"the service does not answer: {reason}", where=url, remedy="is the stack running?"
-    )
+    detail = f"the service does not answer: {str(fault) or type(fault).__name__}"
+    return CommandError("SERVICE_UNREACHABLE", detail, where=url, remedy="is the stack running?", passing=True)
 
 
 def _refusal(response: httpx2.Response) -> CommandError:
+    passing = response.status_code in {502, 503, 504}
     try:
         problem = response.json()
-        return CommandError(
-            problem["code"], problem["detail"], where=problem.get("where"), remedy=problem.get("remedy")
-        )
+        code, detail, where, remedy = problem["code"], problem["detail"], problem.get("where"), problem.get("remedy")
     except (ValueError, KeyError, TypeError):
-        reason = f"{response.status_code} {response.reason_phrase}"
-        return CommandError("UNEXPECTED_ANSWER", f"the service answered {reason}", where=str(response.url))
+        detail = f"the service answered {response.status_code} {response.reason_phrase}"
+        code, where, remedy = "UNEXPECTED_ANSWER", str(response.url), None
+    return CommandError(code, detail, where=where, remedy=remedy, passing=passing)

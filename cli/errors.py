@@ -11,14 +11,18 @@ class CommandError(Exception):
         detail: what is wrong.
         where: the parameter, field or file concerned, if one is.
         remedy: what to do, if anything.
+        passing: the same call may succeed in a moment.
     """
 
-    def __init__(self, code: str, detail: str, *, where: str | None = None, remedy: str | None = None) -> None:
+    def __init__(
+        self, code: str, detail: str, *, where: str | None = None, remedy: str | None = None, passing: bool = False
+    ) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
         self.where = where
         self.remedy = remedy
+        self.passing = passing
 
     @property
     def message(self) -> str:

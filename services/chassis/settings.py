@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.chassis.models.model_settings import ModelSettings
+from services.chassis.resource_types import DEFAULT_FOLDER
 
 
 class CauceSettings(BaseSettings):
@@ -41,6 +43,12 @@ class HttpSettings(CauceSettings):
     files_url: str | None = None
     embeddings_url: str | None = None
     search_url: str | None = None
+
+
+class ResourceTypeSettings(CauceSettings):
+    """Where the types of resources are declared, one folder each."""
+
+    resource_types_dir: Path = DEFAULT_FOLDER
 
 
 class GeminiSettings(CauceSettings):

@@ -1,0 +1,5 @@
+SELECT customer.id AS entity_id, customer.tenant_id, customer.name, customer.revision,
+       customer.description, customer.sector, customer.since, customer.employees,
+       concat_ws(', ', customer.city, customer.country) AS place,
+       ARRAY[]::text[] AS reads
+FROM module_customer_customer AS customer

@@ -21,4 +21,4 @@ class PostgresKnownVectors:
     async def find(self, tenant_id: str, space_id: int, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """The known vectors of these text hashes in this space."""
         rows = await self._pool.fetch(load_query(_PACKAGE, "find_known_vectors"), tenant_id, space_id, hashes)
-        return {row["text_hash"]: row["embedding"] for row in rows}
+        return {row["text_hash"]: row["embedding"].to_numpy() for row in rows}

@@ -62,7 +62,7 @@ def show_results(screen: Screen, answer: Answer) -> None:
     if not answer["results"]:
         screen.note("no passage found")
     for rank, passage in enumerate(answer["results"], start=1):
-        source = _source(passage["file_name"], passage)
+        source = source_of(passage["file_name"], passage)
         where = f"file {passage['file_id']}, position {passage['position']}"
         screen.passage(f"{rank}. {source}, score {passage['score']:.3f}", where, passage["text"])
 
@@ -72,10 +72,11 @@ def show_chunks(screen: Screen, answer: Answer) -> None:
     if not answer["chunks"]:
         screen.note("no passage there")
     for passage in answer["chunks"]:
-        screen.passage(_source(answer["file_name"], passage), f"position {passage['position']}", passage["text"])
+        screen.passage(source_of(answer["file_name"], passage), f"position {passage['position']}", passage["text"])
 
 
-def _source(file_name: str, passage: Mapping[str, Any]) -> str:
+def source_of(file_name: str, passage: Mapping[str, Any]) -> str:
+    """The file and the pages that a passage stands on."""
     page_from, page_to = passage["page_from"], passage["page_to"]
     if page_from is None:
         return file_name

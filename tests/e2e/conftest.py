@@ -1,0 +1,84 @@
+"""One embedded stack for the end-to-end tests, run and asked by the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.postgres import temporary_folder
+
+# A killed worker's file is taken over after this.
+LEASE_SECONDS = "5"
+CAUCE = (sys.executable, "-P", "-m", "cli.main")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: its exit status and the JSON lines that it printed."""
+
+    status: int
+    lines: list[dict[str, Any]]
+
+
+class CauceStack:
+    """``cauce up`` on one data folder, and commands that find it there."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self._log = data_dir.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> dict[str, Any]:
+        """Start it and return its announcement."""
+        environment = {**os.environ, "CAUCE_LEASE_SECONDS": LEASE_SECONDS}
+        command = (*CAUCE, "up", "--data-dir", str(self.data_dir))
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()
+        announcement: dict[str, Any] = json.loads(line)
+        return announcement
+
+    def stop(self) -> int:
+        """Stop it as Ctrl-C does and return its exit status."""
+        assert self._process is not None
+        with self._process as process:
+            process.send_signal(signal.SIGINT)
+        return process.returncode
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What ``stack.json`` says now."""
+        state: dict[str, Any] = json.loads((self.data_dir / "stack.json").read_text())
+        return state
+
+    @property
+    def log(self) -> str:
+        """What ``cauce up`` said."""
+        return self._log.read_text()
+
+    def cauce(self, *arguments: object) -> Outcome:
+        """Run a command with ``--json`` on this stack."""
+        command = (*CAUCE, *map(str, arguments), "--json", "--data-dir", str(self.data_dir))
+        done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+        return Outcome(done.returncode, [json.loads(line) for line in done.stdout.splitlines()])
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[CauceStack]:
+    """The stack, started once. A test that stops it starts it again."""
+    with temporary_folder() as folder:
+        stack = CauceStack(folder / "stack")
+        stack.start()
+        yield stack
+        assert stack.stop() == 0, stack.log

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import asyncpg
 from pgvector.asyncpg import register_vector
 
+
 async def prepare_connection(connection: asyncpg.Connection) -> None:
     """Register the codecs on a new connection. Where there is no vector extension there is no vector codec."""
     await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")

@@ -8,7 +8,7 @@ from typing import Protocol
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria
-from services.search.domain.results import FileChunkMatch, FileChunks
+from services.search.domain.results import FileChunks, NearestFileChunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,14 @@ class FileChunkIndex(Protocol):
 
     async def nearest(
         self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> tuple[FileChunkMatch, ...]:
-        """The chunks of any file by the approximate index, best first, equal scores by ``chunk_id``."""
+    ) -> NearestFileChunks:
+        """The chunks nearest to the vector, best first, equal scores by ``chunk_id``.
 
-    async def find_nearest_in_file(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> tuple[FileChunkMatch, ...] | None:
-        """The chunks of ``criteria.file_id``, every one compared, in the same order; None for an unknown file."""
+        Raises NotFoundError ``FILE_NOT_FOUND`` for a ``criteria.file_id`` outside the scope.
+        """
 
-    async def find_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks | None:
-        """The chunks of one file in the order of its text; None for an unknown file."""
+    async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
+        """The chunks of one file in the order of its text.
+
+        Raises NotFoundError ``FILE_NOT_FOUND`` for a file outside the scope.
+        """

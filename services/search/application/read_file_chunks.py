@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import FileChunkIndex
 from services.search.domain.criteria import FileChunksCriteria
-from services.search.domain.errors import file_not_found
 from services.search.domain.results import FileChunks
 
 
@@ -19,7 +18,4 @@ class ReadFileChunks:
 
     async def __call__(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """Read. Raises NotFoundError ``FILE_NOT_FOUND`` for a file that the caller cannot see."""
-        chunks = await self.index.find_chunks(scope, criteria)
-        if chunks is None:
-            raise file_not_found(criteria.file_id)
-        return chunks
+        return await self.index.get_chunks(scope, criteria)

@@ -9,8 +9,7 @@ from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import FileChunkIndex
 from services.search.application.query_vectors import QueryVectors
 from services.search.domain.criteria import FileChunkSearchCriteria
-from services.search.domain.errors import file_not_found
-from services.search.domain.results import Executed, FileChunkSearchResult, Strategy
+from services.search.domain.results import Executed, FileChunkSearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +29,6 @@ class SearchFileChunks:
         """
         space = self.active_space.require()
         vector, cached = await self.query_vectors.embed(space.embedder, criteria.query_text)
-        if criteria.file_id is None:
-            strategy = Strategy.HNSW
-            matches = await self.index.nearest(scope, space.space_id, vector, criteria)
-        else:
-            strategy = Strategy.EXACT
-            in_file = await self.index.find_nearest_in_file(scope, space.space_id, vector, criteria)
-            if in_file is None:
-                raise file_not_found(criteria.file_id)
-            matches = in_file
-        return FileChunkSearchResult(matches, Executed("semantic", space.embedder.space.name, strategy, cached))
+        nearest = await self.index.nearest(scope, space.space_id, vector, criteria)
+        executed = Executed("semantic", space.embedder.space.name, nearest.strategy, cached)
+        return FileChunkSearchResult(nearest.matches, executed)

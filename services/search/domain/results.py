@@ -9,7 +9,7 @@ from enum import StrEnum
 class Strategy(StrEnum):
     """How the nearest vectors were looked for.
 
-    HNSW walks the approximate index; EXACT compares every row that passes the filters, so it misses none.
+    HNSW walks the approximate index; EXACT compares every chunk that passes the filters, so it misses none.
     """
 
     HNSW = "hnsw"
@@ -31,6 +31,14 @@ class FileChunkMatch:
     page_to: int | None
     score: float
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NearestFileChunks:
+    """The passages nearest to a vector, best first, and how they were looked for."""
+
+    matches: tuple[FileChunkMatch, ...]
+    strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True)

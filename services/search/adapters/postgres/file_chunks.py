@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,25 +13,30 @@ from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import Vector
 from services.chassis.postgres.queries import load_query
 from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria
-from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks
+from services.search.domain.errors import file_not_found
+from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, NearestFileChunks, Strategy
 
-# The index scan keeps this many candidates; pgvector allows no more than the limit. One candidate beyond the
-# rows that are asked for tells the sort whether the last ones are equal.
 EF_SEARCH_DEFAULT = 100
-EF_SEARCH_MAX = 1_000
+EF_SEARCH_MAX = 1_000  # pgvector's
+# So many are compared one by one, within 15 ms and completely; an index scan would walk over other tenants' rows.
+EXACT_UP_TO_CHUNKS = 2_000
+
+_SEEN_LARGE_SECONDS = 60
 
 _tracer = trace.get_tracer("cauce")
 
 
 def server_settings(ef_search: int = EF_SEARCH_DEFAULT) -> Mapping[str, str]:
-    """Session settings of the pool that ``PostgresFileChunkIndex`` needs; a ``SET`` would not survive its reset.
+    """Session settings that ``PostgresFileChunkIndex`` needs of its pool; a ``SET`` would not survive the pool's reset.
 
-    The scan goes on until enough rows pass the filters. The order is relaxed within it and restored outside. A generic
-    plan knows neither the limit nor how many rows a tenant has, and then compares every row.
+    An index scan goes on until enough rows pass the filters. Its order is relaxed, and restored outside. The planner
+    counts no cost for reading vectors out of line and would compare 10,000 of them instead of walking the index; every
+    plan but the walk sorts, so sorting is made dear. A generic plan knows neither the limit nor the tenant's size.
     """
     return {
         "hnsw.iterative_scan": "relaxed_order",
         "hnsw.ef_search": str(ef_search),
+        "enable_sort": "off",
         "plan_cache_mode": "force_custom_plan",
     }
 
@@ -42,82 +48,95 @@ class PostgresFileChunkIndex:
         self._pool = pool
         self._ef_search = ef_search
         self._timeout = timeout_seconds
+        self._large_until: dict[tuple[str, int], float] = {}
 
     async def nearest(
         self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> tuple[FileChunkMatch, ...]:
-        """The chunks of any file by the HNSW index, best first."""
-        statement = load_query("services.search", "nearest_chunks")
+    ) -> NearestFileChunks:
+        """The chunks nearest to the vector, best first. Raises NotFoundError for an unknown file."""
         arguments = (vector, scope.tenant_id, space_id, criteria.top_n, criteria.min_score)
-        with _tracer.start_as_current_span("nearest_chunks"):
+        with _tracer.start_as_current_span("nearest chunks") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
-                if criteria.top_n < self._ef_search:
-                    rows = await connection.fetch(statement, *arguments, timeout=self._timeout)
+                if criteria.file_id is not None:
+                    strategy = Strategy.EXACT
+                    rows = await self._fetch(connection, "nearest_chunks_of_file", *arguments, criteria.file_id)
+                    if not rows:
+                        raise file_not_found(criteria.file_id)
+                elif await self._is_large(connection, scope, space_id):
+                    strategy = Strategy.HNSW
+                    rows = await self._walk_index(connection, criteria.top_n, *arguments)
                 else:
-                    ef_search = min(criteria.top_n + 1, EF_SEARCH_MAX)
-                    async with connection.transaction():
-                        await connection.execute(f"SET LOCAL hnsw.ef_search = {ef_search:d}", timeout=self._timeout)
-                        rows = await connection.fetch(statement, *arguments, timeout=self._timeout)
-        return _matches(rows)
+                    strategy = Strategy.EXACT
+                    rows = await self._fetch(connection, "nearest_chunks_exact", *arguments)
+            span.set_attribute("strategy", strategy.value)
+        matches = tuple(FileChunkMatch(**row) for row in rows if row["chunk_id"] is not None)
+        return NearestFileChunks(matches, strategy)
 
-    async def find_nearest_in_file(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> tuple[FileChunkMatch, ...] | None:
-        """The chunks of one file, every one compared, best first; None for an unknown file."""
-        rows = await self._fetch(
-            "nearest_chunks_of_file",
-            vector,
-            scope.tenant_id,
-            space_id,
-            criteria.top_n,
-            criteria.min_score,
-            criteria.file_id,
-        )
-        return _matches(rows) if rows else None
-
-    async def find_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks | None:
-        """The chunks of one file in the order of its text; None for an unknown file."""
+    async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
+        """The chunks of one file in the order of its text. Raises NotFoundError for an unknown file."""
         pages = criteria.pages
-        rows = await self._fetch(
-            "chunks_of_file",
-            criteria.file_id,
-            scope.tenant_id,
-            None if pages is None else [first for first, _ in pages],
-            None if pages is None else [last for _, last in pages],
-            -1 if criteria.after is None else criteria.after,
-            criteria.limit + 1,
-        )
-        if not rows:
-            return None
-        chunks = tuple(
-            FileChunk(
-                chunk_id=row["chunk_id"],
-                position=row["position"],
-                page_from=row["page_from"],
-                page_to=row["page_to"],
-                char_start=row["char_start"],
-                char_end=row["char_end"],
-                text=row["text"],
+        async with self._pool.acquire(timeout=self._timeout) as connection:
+            rows = await self._fetch(
+                connection,
+                "chunks_of_file",
+                criteria.file_id,
+                scope.tenant_id,
+                None if pages is None else [first for first, _ in pages],
+                None if pages is None else [last for _, last in pages],
+                -1 if criteria.after is None else criteria.after,
+                criteria.limit + 1,
             )
-            for row in rows[: criteria.limit]
-            if row["chunk_id"] is not None
+        if not rows:
+            raise file_not_found(criteria.file_id)
+        return _file_chunks(rows, criteria.limit)
+
+    async def _walk_index(self, connection: asyncpg.Connection, top_n: int, *arguments: Any) -> list[asyncpg.Record]:
+        """Search with at least one candidate more than rows: it tells the sort whether the last ones are equal."""
+        if top_n < self._ef_search:
+            return await self._fetch(connection, "nearest_chunks", *arguments)
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL hnsw.ef_search = {min(top_n + 1, EF_SEARCH_MAX):d}")
+            return await self._fetch(connection, "nearest_chunks", *arguments)
+
+    async def _is_large(self, connection: asyncpg.Connection, scope: AccessScope, space_id: int) -> bool:
+        """Whether the tenant has too many chunks to compare them all.
+
+        What was found large is taken for large for a minute; what is small is counted each time, which is cheap.
+        """
+        key = (scope.tenant_id, space_id)
+        if time.monotonic() < self._large_until.get(key, 0):
+            return True
+        rows = await self._fetch(connection, "count_chunks", scope.tenant_id, space_id, EXACT_UP_TO_CHUNKS + 1)
+        large: bool = rows[0]["count"] > EXACT_UP_TO_CHUNKS
+        if large:
+            self._large_until[key] = time.monotonic() + _SEEN_LARGE_SECONDS
+        return large
+
+    async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        rows: list[asyncpg.Record] = await connection.fetch(
+            load_query("services.search", query), *arguments, timeout=self._timeout
         )
-        return FileChunks(
-            file_id=rows[0]["file_id"],
-            file_name=rows[0]["file_name"],
-            pages=rows[0]["page_count"],
-            chunks=chunks,
-            next=chunks[-1].position if len(rows) > criteria.limit else None,
+        return rows
+
+
+def _file_chunks(rows: Sequence[asyncpg.Record], limit: int) -> FileChunks:
+    chunks = tuple(
+        FileChunk(
+            chunk_id=row["chunk_id"],
+            position=row["position"],
+            page_from=row["page_from"],
+            page_to=row["page_to"],
+            char_start=row["char_start"],
+            char_end=row["char_end"],
+            text=row["text"],
         )
-
-    async def _fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        with _tracer.start_as_current_span(query):
-            async with self._pool.acquire(timeout=self._timeout) as connection:
-                rows: list[asyncpg.Record] = await connection.fetch(
-                    load_query("services.search", query), *arguments, timeout=self._timeout
-                )
-                return rows
-
-
-def _matches(rows: Sequence[asyncpg.Record]) -> tuple[FileChunkMatch, ...]:
-    return tuple(FileChunkMatch(**row) for row in rows if row["chunk_id"] is not None)
+        for row in rows[:limit]
+        if row["chunk_id"] is not None
+    )
+    return FileChunks(
+        file_id=rows[0]["file_id"],
+        file_name=rows[0]["file_name"],
+        pages=rows[0]["page_count"],
+        chunks=chunks,
+        next=chunks[-1].position if len(rows) > limit else None,
+    )

@@ -45,12 +45,12 @@ class FileChunksRequest(BaseModel):
     after: int | None = Field(default=None, description="Go on after this position: `next` of the answer before.")
 
 
-def _search_file_chunks(request: Request) -> SearchFileChunks:
+async def _search_file_chunks(request: Request) -> SearchFileChunks:
     use_case: SearchFileChunks = request.app.state.search_file_chunks
     return use_case
 
 
-def _read_file_chunks(request: Request) -> ReadFileChunks:
+async def _read_file_chunks(request: Request) -> ReadFileChunks:
     use_case: ReadFileChunks = request.app.state.read_file_chunks
     return use_case
 

@@ -1,7 +1,8 @@
 """CloudEvents 1.0 in binary mode: attributes in ``ce_`` headers, a JSON object as the value.
 
 An event says that something changed, never what it is now: the payload is id, name and tenant.
-Reading is strict about the envelope and tolerant of unknown payload fields, so that a producer may add one.
+Reading is strict about what it knows and tolerant of the rest: a producer, or the tracing of one, may add payload
+fields and headers. ``contracts/events/schemas`` says the same in JSON Schema.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from uuid import UUID
 CONTENT_TYPE = "application/json"
 SPEC_VERSION = "1.0"
 
-_TYPE = re.compile(r"^cauce\.(?P<context>[a-z]+)\.(?P<name>[A-Z][A-Za-z]*)\.v(?P<version>[1-9][0-9]*)$")
-_MAX_ID = 2**63 - 1
-_MAX_NAME = 1_000
+MAX_ID = 2**63 - 1
+MAX_NAME = 1_000
+"""Characters of a name, and of a tenant."""
+
+_TYPE = re.compile(r"cauce\.(?P<context>[a-z]+)\.(?P<name>[A-Z][A-Za-z]*)\.v(?P<version>[1-9][0-9]{0,8})")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_REQUIRED = ("ce_specversion", "ce_id", "ce_time", "ce_type")
 
 
 class MalformedEventError(ValueError):
@@ -47,7 +52,7 @@ class EventType:
         Raises:
             MalformedEventError: ``INVALID_TYPE``.
         """
-        match = _TYPE.match(text)
+        match = _TYPE.fullmatch(text)
         if match is None:
             raise MalformedEventError("INVALID_TYPE", f"{text!r} is not an event type of this contract")
         return cls(match["context"], match["name"], int(match["version"]))
@@ -95,34 +100,41 @@ class Event:
         return json.dumps(self.payload, ensure_ascii=False).encode()
 
 
-def read_event(headers: Iterable[tuple[str, bytes]], value: bytes | None) -> Event:
-    """Read a record of a topic as an event.
+def read_event(headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> Event:
+    """Read a record of a topic as an event. A ``traceparent`` that is none is left out: a trace is no reason to refuse.
 
     Raises:
         MalformedEventError: with a reason code, for whatever is not an event of this contract.
     """
-    attributes = _decode_headers(headers)
-    if attributes.get("ce_specversion") != SPEC_VERSION:
-        raise MalformedEventError("INVALID_ENVELOPE", "ce_specversion must be 1.0")
+    raw = dict(headers)
+    attributes = {name: _read_attribute(raw, name) for name in _REQUIRED}
+    if attributes["ce_specversion"] != SPEC_VERSION:
+        raise MalformedEventError("INVALID_ENVELOPE", f"ce_specversion must be {SPEC_VERSION}")
+    event_type = EventType.parse(attributes["ce_type"])
     try:
         event_id = UUID(attributes["ce_id"])
         time = datetime.fromisoformat(attributes["ce_time"])
-        event_type = EventType.parse(attributes["ce_type"])
-    except KeyError as missing:
-        raise MalformedEventError("INVALID_ENVELOPE", f"the header {missing} is missing") from missing
     except ValueError as error:
-        if isinstance(error, MalformedEventError):
-            raise
         raise MalformedEventError("INVALID_ENVELOPE", f"ce_id or ce_time cannot be read: {error}") from error
+    if time.tzinfo is None:
+        raise MalformedEventError("INVALID_ENVELOPE", "ce_time must say its offset from UTC")
     aggregate_id, name, tenant_id = _read_payload(value)
-    return Event(event_id, event_type, aggregate_id, name, tenant_id, time, attributes.get("traceparent"))
+    return Event(event_id, event_type, aggregate_id, name, tenant_id, time, _read_traceparent(raw))
 
 
-def _decode_headers(headers: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
+def _read_attribute(raw: Mapping[str, bytes | None], name: str) -> str:
+    data = raw.get(name)
+    if data is None:
+        raise MalformedEventError("INVALID_ENVELOPE", f"the header {name} is missing")
     try:
-        return {name: raw.decode() for name, raw in headers}
+        return data.decode()
     except UnicodeDecodeError as error:
-        raise MalformedEventError("INVALID_ENVELOPE", "a header is not UTF-8") from error
+        raise MalformedEventError("INVALID_ENVELOPE", f"the header {name} is not UTF-8") from error
+
+
+def _read_traceparent(raw: Mapping[str, bytes | None]) -> str | None:
+    text = (raw.get("traceparent") or b"").decode(errors="replace")
+    return text if _TRACEPARENT.fullmatch(text) else None
 
 
 def _read_payload(value: bytes | None) -> tuple[int, str, str]:
@@ -132,15 +144,21 @@ def _read_payload(value: bytes | None) -> tuple[int, str, str]:
         raise MalformedEventError("INVALID_PAYLOAD", "the value is not JSON") from error
     if not isinstance(payload, dict):
         raise MalformedEventError("INVALID_PAYLOAD", "the value is not a JSON object")
-    aggregate_id, name, tenant_id = payload.get("id"), payload.get("name"), payload.get("tenant")
-    if not isinstance(aggregate_id, int) or isinstance(aggregate_id, bool) or not 0 < aggregate_id <= _MAX_ID:
+    aggregate_id = payload.get("id")
+    if not isinstance(aggregate_id, int) or isinstance(aggregate_id, bool) or not 0 < aggregate_id <= MAX_ID:
         raise MalformedEventError("INVALID_PAYLOAD", "id must be an integer from 1 to 2^63-1")
-    if not isinstance(name, str) or len(name) > _MAX_NAME or "\x00" in name:
-        raise MalformedEventError("INVALID_PAYLOAD", f"name must be text of at most {_MAX_NAME} characters")
-    if not isinstance(tenant_id, str) or not tenant_id.strip() or "\x00" in tenant_id:
-        raise MalformedEventError("INVALID_PAYLOAD", "tenant must be text and not empty")
-    try:
-        (name + tenant_id).encode()
-    except UnicodeEncodeError as error:
-        raise MalformedEventError("INVALID_PAYLOAD", "name or tenant holds a lone surrogate") from error
+    name, tenant_id = _read_text(payload, "name"), _read_text(payload, "tenant")
+    if not tenant_id.strip():
+        raise MalformedEventError("INVALID_PAYLOAD", "tenant must not be blank")
     return aggregate_id, name, tenant_id
+
+
+def _read_text(payload: Mapping[str, object], field: str) -> str:
+    text = payload.get(field)
+    if not isinstance(text, str) or len(text) > MAX_NAME or "\x00" in text:
+        raise MalformedEventError("INVALID_PAYLOAD", f"{field} must be text of at most {MAX_NAME} characters, none NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MalformedEventError("INVALID_PAYLOAD", f"{field} holds a lone surrogate") from error
+    return text

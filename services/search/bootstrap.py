@@ -11,7 +11,7 @@ import asyncpg
 from fastapi import FastAPI
 
 from services.chassis.http.app import HealthCheck, create_app
-from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import KNOWN_SPACES, build_query_embedder
 from services.chassis.models.space import EmbeddingSpace
@@ -43,9 +43,11 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as resources:
+            # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
             pool = await create_pool(
                 settings.search_database_url,
                 application_name="cauce-search",
+                min_size=0,
                 max_size=settings.search_pool_size,
                 server_settings=server_settings(settings.search_ef_search),
             )
@@ -93,14 +95,14 @@ def _embedder_opener(models: ModelSettings, resources: AsyncExitStack) -> Callab
 
 
 async def _first_refresh(active_space: ActiveSpace) -> None:
-    """Refuse a space that cannot be served; wait for one that is not there yet or whose provider is away."""
+    """Refuse a space that cannot be served; go on without one while the database or the provider is away."""
     try:
         await active_space.refresh()
     except ConfigurationError as error:
         _log.error("start_refused", code=error.code, error=error.message, remedy=error.remedy)
         raise
-    except UnavailableError as error:
-        _log.warning("embedder_unavailable", code=error.code, error=error.message)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong, the space is asked for again
+        _log.warning("space_not_read", error=f"{type(error).__name__}: {error}")
 
 
 @asynccontextmanager

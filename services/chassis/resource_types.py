@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -163,6 +164,12 @@ class ResourceType:
         """The template of the resource's Markdown text."""
         return (self.folder / "text.md").read_text(encoding="utf-8")
 
+    @property
+    def recipe(self) -> str:
+        """Tells one way of making texts of this type from another: a text of another recipe is out of date."""
+        parts = (self.context_sql, self.text_template, str(self.max_characters), self.overflow)
+        return sha256("\0".join(parts).encode()).hexdigest()[:16]
+
 
 def load_resource_types(folder: Path = DEFAULT_FOLDER) -> Mapping[str, ResourceType]:
     """Read every type in ``folder``, by name, in alphabetical order.
@@ -178,6 +185,8 @@ def load_resource_types(folder: Path = DEFAULT_FOLDER) -> Mapping[str, ResourceT
             remedy="name a folder with one folder for each type",
         )
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] not in "._")
+    if not names:
+        raise _invalid("no type of resource is declared in it", str(folder))
     types = {name: _load(folder / name) for name in names}
     for type_ in types.values():
         _check_names_known(type_, types)

@@ -1,23 +1,25 @@
 """Brings a database to the present schema. Safe to run again, and while the previous release runs.
 
-Migrations run once, in order, and are frozen by a checksum; views and grants are applied again each time.
-All of a run is one transaction under one lock: it happens whole or not at all.
+Migrations run once, in order, and are frozen by a checksum; the tables of the types of resources are brought up to
+their declarations; views and grants are applied again each time. All of a run is one transaction under one lock: it
+happens whole or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import asyncpg
 
 from services.chassis.kernel.errors import ConfigurationError
-
-# Later services may read the views of earlier ones.
-SERVICES = ("files", "embeddings", "search")
+from services.chassis.observability.logs import get_logger
+from services.chassis.postgres import resource_tables
+from services.chassis.resource_types import DEFAULT_FOLDER, ResourceType, load_resource_types
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('cauce_migration', 0))"
 _HISTORY = """
@@ -29,16 +31,23 @@ CREATE TABLE IF NOT EXISTS cauce_migration (
     PRIMARY KEY (service, name)
 )
 """
+_RECORD = """
+INSERT INTO cauce_migration (service, name, checksum) VALUES ($1, $2, $3)
+ON CONFLICT (service, name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()
+"""
+_TYPE_TABLES = "SELECT service, name FROM cauce_migration WHERE name LIKE 'resource_type/%' ORDER BY name"
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One SQL file of a service. ``once`` tells a migration from a view or a grant."""
+    """SQL that is applied once. A ``frozen`` one must never change, another is applied again when it did."""
 
     service: str
     name: str
     sql: str
-    once: bool
+    frozen: bool = True
 
     @property
     def checksum(self) -> str:
@@ -46,65 +55,107 @@ class Script:
         return sha256(self.sql.encode()).hexdigest()
 
 
-def scripts() -> Iterator[Script]:
-    """Every script of every service, in the order in which they are applied."""
-    for service in SERVICES:
-        root = files(f"services.{service}") / "sql"
-        yield from _read(service, root / "migrations", once=True)
-        yield from _read(service, root / "views", once=False)
-        grants = root / "grants.sql"
-        if grants.is_file():
-            yield Script(service, "grants.sql", grants.read_text(encoding="utf-8"), once=False)
-
-
-def _read(service: str, folder: Traversable, *, once: bool) -> Iterator[Script]:
-    if folder.is_dir():
-        for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-            if file.name.endswith(".sql"):
-                yield Script(service, file.name, file.read_text(encoding="utf-8"), once)
-
-
-async def migrate(admin_url: str) -> list[str]:
+async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> list[str]:
     """Apply what is missing, as the role that will own the tables.
 
+    A type of resource that is not declared any more keeps its tables and what is in them; that is logged.
+
+    Args:
+        admin_url: the address of the database, as the role that will own the tables.
+        resource_types_dir: the folder of the types of resources.
+
     Returns:
-        The migrations applied now, as ``service/name``.
+        The migrations and tables of types applied now, as ``service/name``.
 
     Raises:
-        ConfigurationError: ``MIGRATION_CHANGED`` when a migration that ran was edited since.
+        ConfigurationError: ``MIGRATION_CHANGED`` when a migration that ran was edited since; ``RESOURCE_TYPE_INVALID``
+            and ``RESOURCE_TYPE_CHANGED`` for a declaration that cannot be followed.
     """
+    types = load_resource_types(resource_types_dir)
     connection = await asyncpg.connect(admin_url, timeout=30)
     try:
         async with connection.transaction():
             await connection.execute(_LOCK)
             await connection.execute((files("deploy") / "roles.sql").read_text(encoding="utf-8"))
             await connection.execute(_HISTORY)
-            return [f"{script.service}/{script.name}" for script in scripts() if await _apply(connection, script)]
+            return await _migrate_services(connection, types)
     finally:
         await connection.close()
 
 
-async def _apply(connection: asyncpg.Connection, script: Script) -> bool:
-    """Run the script unless it is a migration that ran before. Return whether a migration ran now."""
-    if not script.once:
+async def _migrate_services(connection: asyncpg.Connection, types: Mapping[str, ResourceType]) -> list[str]:
+    """The services in order: later ones may read the views of earlier ones."""
+    applied = [
+        *await _apply_all(connection, _files("files", "migrations")),
+        *await _apply_all(connection, _type_tables("files", types)),
+    ]
+    for type_ in types.values():
+        await resource_tables.check_source_columns(connection, type_)
+    await _repeat(connection, "files")
+
+    applied += await _apply_all(connection, _files("embeddings", "migrations"))
+    applied += await _apply_all(connection, _type_tables("embeddings", types))
+    await resource_tables.apply_views(connection, types)
+    await _repeat(connection, "embeddings")
+
+    applied += await _apply_all(connection, _files("search", "migrations"))
+    await _repeat(connection, "search")
+    await _report_undeclared(connection, types)
+    return applied
+
+
+def _files(service: str, folder: str) -> Iterator[Script]:
+    directory: Traversable = files(f"services.{service}") / "sql" / folder
+    if directory.is_dir():
+        for file in sorted(directory.iterdir(), key=lambda entry: entry.name):
+            if file.name.endswith(".sql"):
+                yield Script(service, file.name, file.read_text(encoding="utf-8"))
+
+
+def _type_tables(service: str, types: Mapping[str, ResourceType]) -> Iterator[Script]:
+    make = {"files": resource_tables.source_table, "embeddings": resource_tables.vector_table}[service]
+    for type_ in types.values():
+        yield Script(service, f"resource_type/{type_.name}", make(type_), frozen=False)
+
+
+async def _repeat(connection: asyncpg.Connection, service: str) -> None:
+    """Apply the views and grants of a service, which may be there already."""
+    for script in _files(service, "views"):
         await connection.execute(script.sql)
-        return False
+    grants = files(f"services.{service}") / "sql" / "grants.sql"
+    await connection.execute(grants.read_text(encoding="utf-8"))
+
+
+async def _apply_all(connection: asyncpg.Connection, scripts: Iterator[Script]) -> list[str]:
+    """Run those that did not run yet. Return their names."""
+    return [f"{script.service}/{script.name}" for script in scripts if await _apply(connection, script)]
+
+
+async def _apply(connection: asyncpg.Connection, script: Script) -> bool:
     applied = await connection.fetchval(
         "SELECT checksum FROM cauce_migration WHERE service = $1 AND name = $2", script.service, script.name
     )
     if applied == script.checksum:
         return False
-    if applied is not None:
+    if applied is not None and script.frozen:
         raise ConfigurationError(
             "MIGRATION_CHANGED",
             f"the migration {script.service}/{script.name} was edited after it ran",
             remedy="restore it and write a new migration",
         )
     await connection.execute(script.sql)
-    await connection.execute(
-        "INSERT INTO cauce_migration (service, name, checksum) VALUES ($1, $2, $3)",
-        script.service,
-        script.name,
-        script.checksum,
-    )
+    await connection.execute(_RECORD, script.service, script.name, script.checksum)
     return True
+
+
+async def _report_undeclared(connection: asyncpg.Connection, types: Mapping[str, ResourceType]) -> None:
+    for row in await connection.fetch(_TYPE_TABLES):
+        name = row["name"].removeprefix("resource_type/")
+        if name not in types:
+            _log.warning(
+                "resource_type_undeclared",
+                type=name,
+                service=row["service"],
+                effect="its table stays as it is; its events are not taken and it is not searched",
+                remedy="declare it again, or drop its tables and its rows in cauce_migration by hand",
+            )

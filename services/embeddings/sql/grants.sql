@@ -8,3 +8,7 @@ GRANT SELECT ON module_embeddings_files_context TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_files_status TO cauce_files;
 
 GRANT SELECT ON module_embeddings_chunk_read, module_embeddings_file_read, module_embeddings_space TO cauce_search;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_resource, module_embeddings_dependency TO cauce_embeddings;
+GRANT SELECT ON module_embeddings_resource_context, module_embeddings_unified TO cauce_embeddings;
+GRANT SELECT ON module_embeddings_unified, module_embeddings_resource_read TO cauce_search;

@@ -1,4 +1,4 @@
-SELECT aggregate.id AS entity_id, aggregate.tenant_id, aggregate.name, aggregate.revision,
+SELECT aggregate.id AS entity_id, aggregate.tenant_id, aggregate.name, aggregate.revision, aggregate.updated_at,
        aggregate.description, aggregate.function, aggregate.time_window, aggregate.unit,
        (SELECT array_agg(variable.name ORDER BY variable.name, variable.id)
         FROM module_variable_variable AS variable

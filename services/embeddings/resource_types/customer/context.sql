@@ -1,4 +1,4 @@
-SELECT customer.id AS entity_id, customer.tenant_id, customer.name, customer.revision,
+SELECT customer.id AS entity_id, customer.tenant_id, customer.name, customer.revision, customer.updated_at,
        customer.description, customer.sector, customer.since, customer.employees,
        concat_ws(', ', customer.city, customer.country) AS place,
        ARRAY[]::text[] AS reads

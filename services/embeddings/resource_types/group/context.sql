@@ -1,4 +1,4 @@
-SELECT team.id AS entity_id, team.tenant_id, team.name, team.revision,
+SELECT team.id AS entity_id, team.tenant_id, team.name, team.revision, team.updated_at,
        team.description,
        (SELECT array_agg(concat(person.name, ' (' || person.position || ')') ORDER BY person.name, person.id)
         FROM module_user_user AS person

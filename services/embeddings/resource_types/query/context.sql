@@ -1,4 +1,4 @@
-SELECT query.id AS entity_id, query.tenant_id, query.name, query.revision,
+SELECT query.id AS entity_id, query.tenant_id, query.name, query.revision, query.updated_at,
        query.description, query.formula, query.unit, query.period,
        (SELECT array_agg(concat(variable.name, ' (' || variable.unit || ')', ', ' || variable.path)
                          ORDER BY variable.name, variable.id)

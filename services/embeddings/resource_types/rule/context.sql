@@ -1,4 +1,4 @@
-SELECT rule.id AS entity_id, rule.tenant_id, rule.name, rule.revision,
+SELECT rule.id AS entity_id, rule.tenant_id, rule.name, rule.revision, rule.updated_at,
        rule.description, rule.condition, rule.severity, rule.action, rule.enabled,
        (SELECT array_agg(concat(variable.name, ' (' || variable.unit || ')', ', ' || variable.path)
                          ORDER BY variable.name, variable.id)

@@ -1,4 +1,4 @@
-SELECT tag.id AS entity_id, tag.tenant_id, tag.name, tag.revision,
+SELECT tag.id AS entity_id, tag.tenant_id, tag.name, tag.revision, tag.updated_at,
        tag.description, tag.category,
        (SELECT array_agg(variable.name ORDER BY variable.name, variable.id)
         FROM module_variable_variable AS variable

@@ -1,4 +1,4 @@
-SELECT person.id AS entity_id, person.tenant_id, person.name, person.revision,
+SELECT person.id AS entity_id, person.tenant_id, person.name, person.revision, person.updated_at,
        person.email, person.role, person.position, person.locale,
        (SELECT concat_ws(', ', customer.name, customer.sector)
         FROM module_customer_customer AS customer

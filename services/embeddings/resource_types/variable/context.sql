@@ -1,5 +1,5 @@
 -- The tags stand here because people ask for variables by them.
-SELECT variable.id AS entity_id, variable.tenant_id, variable.name, variable.revision,
+SELECT variable.id AS entity_id, variable.tenant_id, variable.name, variable.revision, variable.updated_at,
        variable.description, variable.unit, variable.path, variable.data_type,
        variable.minimum, variable.maximum, variable.aliases,
        (SELECT concat_ws(', ', customer.name, customer.sector)

@@ -1,0 +1,2 @@
+CREATE VIEW {context_view} AS
+{select}

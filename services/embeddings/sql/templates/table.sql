@@ -1,0 +1,24 @@
+-- The vectors of one type of resource. The reference makes an orphan impossible: a resource that leaves the mirror
+-- takes its vector along. Applied again when this text changes.
+CREATE TABLE IF NOT EXISTS {table} (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    entity_type    text        NOT NULL GENERATED ALWAYS AS ({type}) STORED,
+    entity_id      bigint      NOT NULL UNIQUE,
+    tenant_id      text        NOT NULL,
+    name           text        NOT NULL,
+    embedding_text text        NOT NULL,
+    embedding      vector(768) NOT NULL,
+    text_hash      bytea       NOT NULL,
+    space_id       smallint    NOT NULL REFERENCES module_embeddings_space,
+    updated_at     timestamptz NOT NULL DEFAULT now(),
+
+    FOREIGN KEY (entity_type, entity_id) REFERENCES module_embeddings_resource ON DELETE CASCADE,
+    CONSTRAINT resource_has_text CHECK (embedding_text <> '')
+);
+CREATE INDEX IF NOT EXISTS {table_tenant} ON {table} (tenant_id, entity_id);
+CREATE INDEX IF NOT EXISTS {table_embedding} ON {table} USING hnsw (embedding vector_cosine_ops);
+
+-- Replacing vectors leaves dead tuples in the graph, and a graph full of them answers short.
+ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0.02);
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO cauce_embeddings;

@@ -74,8 +74,7 @@ class EmbeddedPostgres(EmbeddedServer):
         account = service_account()
         home = self.data_dir if account is None else _reachable_home(self.data_dir, account)
         self._cluster = home / "cluster"
-        if account is not None and self._cluster.exists():
-            owner = self._cluster.stat()
+        if account is not None and self._cluster.exists() and (owner := self._cluster.stat()).st_uid != 0:
             account = Account(owner.st_uid, owner.st_gid)
         _stop_orphans(self._cluster)
         (self._cluster / "postmaster.pid").unlink(missing_ok=True)
@@ -118,7 +117,7 @@ class EmbeddedPostgres(EmbeddedServer):
         if shared_memory.is_dir() and shutil.disk_usage(shared_memory).total < PARALLEL_SHARED_MEMORY_BYTES:
             settings["dynamic_shared_memory_type"] = "mmap"
         if not self._fsync:
-            settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+            settings |= {"fsync": "off", "full_page_writes": "off"}
         return settings
 
     def _initialise(self, binaries: _Binaries, account: Account | None) -> None:

@@ -57,6 +57,7 @@ class ProcessSpec:
         prepare: called before every start; blocks; removes what a former run left and says what to execute.
         ready: whether it can be used now.
         settle: called each time it became ready, before anything that depends on it starts.
+        hidden: whether later stages are paused while it starts again, so that they meet it only when it is settled.
         ready_seconds: how long the first readiness may take.
         stop: signals to send, each with the seconds to wait after it. SIGKILL follows the last.
     """
@@ -65,27 +66,36 @@ class ProcessSpec:
     prepare: Callable[[], Launch]
     ready: Callable[[], Awaitable[bool]] = always_ready
     settle: Callable[[], Awaitable[None]] = nothing_to_settle
+    hidden: bool = False
     ready_seconds: float = 60.0
     stop: tuple[tuple[signal.Signals, float], ...] = ((signal.SIGTERM, 12.0),)
 
 
 def require_free_port(port: int, role: str) -> None:
-    """Refuse a port that something else listens on.
+    """Refuse a port that cannot be listened on.
 
     Raises:
         ConfigurationError: ``PORT_TAKEN``.
     """
+    fault = port_fault(port)
+    if fault is not None:
+        raise ConfigurationError(
+            "PORT_TAKEN",
+            f"{role} cannot listen on {LOOPBACK}:{port}: {fault}",
+            where=str(port),
+            remedy="stop what listens there, or choose other ports with --port-base",
+        )
+
+
+def port_fault(port: int) -> str | None:
+    """Why nobody can listen on the port now; None when one can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise ConfigurationError(
-                "PORT_TAKEN",
-                f"{role} cannot listen on {LOOPBACK}:{port}: {error.strerror}",
-                where=str(port),
-                remedy="stop what listens there, or choose other ports with --port-base",
-            ) from error
+            return error.strerror or str(error)
+    return None
 
 
 def free_port() -> int:

@@ -1,0 +1,45 @@
+"""``cauce up``: the embedded stack in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.chassis.kernel.errors import CauceError
+
+
+def up(
+    data_dir: Annotated[
+        Path, typer.Option(envvar="CAUCE_DATA_DIR", help="Folder that keeps the data; made if missing.")
+    ] = Path(".cauce"),
+    port_base: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_531, help="First of five ports. Default: those of the last start, or free ones."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that turn files into chunks.")] = 1,
+) -> None:
+    """Run database, broker, services and workers here until Ctrl-C. Prints one line of JSON when all is ready."""
+    # Here, because the other commands need neither the servers nor a database driver.
+    from deploy.embedded.folder import StackFolder  # noqa: PLC0415
+    from deploy.embedded.stack import Ports, cauce_stack, run  # noqa: PLC0415
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    logging.getLogger("deploy.embedded").setLevel(logging.INFO)
+    folder = StackFolder(data_dir)
+    try:
+        with folder.held():
+            ports = Ports.choose(port_base, folder.remembered_port_base())
+            stack = cauce_stack(folder, ports, workers, os.environ)
+            status = asyncio.run(run(folder, ports.base, stack))
+    except CauceError as error:
+        typer.echo(f"{error.code}: {error.message}", err=True)
+        if error.remedy is not None:
+            typer.echo(f"  {error.remedy}", err=True)
+        raise typer.Exit(1) from error
+    raise typer.Exit(status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.files.application.ports import ObjectStorage, Upkeep
@@ -17,17 +19,21 @@ class CollectGarbage:
     async def __call__(self) -> tuple[int, int]:
         """Do all that is due. Return how many uploads were ended and how many objects deleted.
 
-        An object that cannot be deleted now comes up again.
-
         Raises:
-            UnavailableError: ``STORAGE_UNAVAILABLE``.
+            UnavailableError: ``STORAGE_UNAVAILABLE`` when an object could not be deleted; it comes up again.
         """
         ended = deleted = 0
         while batch := await self.upkeep.end_overdue_uploads():
             ended += batch
         while keys := await self.upkeep.claim_garbage():
-            for key in keys:
-                await self.storage.delete(key)
-            await self.upkeep.forget_garbage(keys)
+            await self._delete(keys)
             deleted += len(keys)
         return ended, deleted
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        """Delete the objects, each whatever becomes of the others, then raise the first fault."""
+        results = await asyncio.gather(*(self.storage.delete(key) for key in keys), return_exceptions=True)
+        await self.upkeep.forget_garbage([key for key, fault in zip(keys, results, strict=True) if fault is None])
+        for fault in results:
+            if fault is not None:
+                raise fault

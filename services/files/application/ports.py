@@ -7,8 +7,10 @@ from typing import Protocol
 
 from services.chassis.kernel.errors import CauceError
 from services.chassis.kernel.scope import AccessScope
+from services.chassis.resource_types import ResourceType
 from services.files.domain.description import FileDescription
 from services.files.domain.file import File, StoredContent
+from services.files.domain.resource import Outcome, Resource, ResourceChange
 
 
 class Files(Protocol):
@@ -49,6 +51,30 @@ class Files(Protocol):
 
     async def raise_revision(self, scope: AccessScope, file_id: int, revision: int) -> bool:
         """Announce FileUploaded again under the next revision. False when ``revision`` is no longer the present one."""
+
+
+class Resources(Protocol):
+    """The catalogue: the resources of a tenant, by type."""
+
+    async def apply(
+        self, scope: AccessScope, type_: ResourceType, changes: Sequence[ResourceChange]
+    ) -> list[tuple[Outcome, Resource | None]]:
+        """Make the changes in one transaction, each with its event.
+
+        Args:
+            scope: whose resources.
+            type_: their type.
+            changes: of different resources.
+
+        Returns:
+            What became of each, in order, and the resource as it is then; None where there is none to be seen.
+        """
+
+    async def find(self, scope: AccessScope, type_: ResourceType, resource_id: int) -> Resource | None:
+        """The resource as it is now, None when the scope holds none of that id."""
+
+    async def list_after(self, scope: AccessScope, type_: ResourceType, *, after: int, limit: int) -> list[Resource]:
+        """Resources with an id above ``after``, in order of id."""
 
 
 class Upkeep(Protocol):

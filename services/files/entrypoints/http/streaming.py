@@ -64,13 +64,13 @@ def _incomplete(message: str) -> IncompleteInputError:
     return IncompleteInputError("UPLOAD_INCOMPLETE", message, where="body", remedy="send the file again")
 
 
-async def json_body(body: AsyncIterator[bytes]) -> Any:
+async def json_body(body: AsyncIterator[bytes], max_bytes: int = MAX_JSON_BYTES) -> Any:
     """A small body as JSON. Raises InvalidInputError ``INVALID_REQUEST``."""
     data = bytearray()
     async for chunk in body:
         data += chunk
-        if len(data) > MAX_JSON_BYTES:
-            raise InvalidInputError("INVALID_REQUEST", f"the body has more than {MAX_JSON_BYTES} bytes", where="body")
+        if len(data) > max_bytes:
+            raise InvalidInputError("INVALID_REQUEST", f"the body has more than {max_bytes} bytes", where="body")
     return parse_json(bytes(data), "body")
 
 

@@ -1,0 +1,141 @@
+"""Takes a stream of resources of one type: good rows go on when others are bad, and memory does not grow with them.
+
+Rows are applied in groups, each in one transaction with its events, in the order in which they come. A stream that
+breaks off leaves what was applied; sending it again does no harm, for what is there already is not changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.chassis.kernel.errors import CauceError, InvalidInputError
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.resource_types import ResourceType
+from services.files.application.ports import Resources
+from services.files.application.put_resource import find_type
+from services.files.domain.resource import (
+    Outcome,
+    ResourceChange,
+    ResourceDeletion,
+    check_resource_id,
+    define_resource,
+    resource_id_taken,
+)
+
+GROUP = 500
+"""Rows of a transaction."""
+MAX_LISTED_ERRORS = 50_000
+"""Errors that a report lists; more are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as it came: its 1-based line, and what was read from it or why nothing could be."""
+
+    line: int
+    content: Any | CauceError
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """A row that was not applied. ``resource_id`` is None where the row names none."""
+
+    line: int
+    resource_id: int | None
+    error: CauceError
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of the rows so far. A deletion of what is not there counts as unchanged."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    failed: int = 0
+    errors: list[RowError] = field(default_factory=list)
+
+    @property
+    def applied(self) -> int:
+        """Rows that are as they were sent."""
+        return self.outcomes.total()
+
+    def fail(self, line: int, resource_id: int | None, error: CauceError) -> None:
+        """Count a bad row, and list it while there is room."""
+        self.failed += 1
+        if len(self.errors) < MAX_LISTED_ERRORS:
+            self.errors.append(RowError(line, resource_id, error))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResources:
+    """The use case."""
+
+    types: Mapping[str, ResourceType]
+    resources: Resources
+
+    async def __call__(
+        self, scope: AccessScope, type_name: str, rows: AsyncIterator[Row], report: ImportReport
+    ) -> None:
+        """Apply the rows, each an object with ``id`` and a definition, or with ``"deleted": true``.
+
+        Args:
+            scope: whose resources.
+            type_name: their type.
+            rows: may raise; what came before is applied or dropped in groups.
+            report: filled on the way, so that it tells how far it went when this raises.
+
+        Raises:
+            NotFoundError: ``UNKNOWN_RESOURCE_TYPE``, before a row is asked for.
+        """
+        type_ = find_type(self.types, type_name)
+        group: dict[int, tuple[int, ResourceChange]] = {}
+        async for row in rows:
+            try:
+                change = _read(type_, row.content)
+            except CauceError as error:
+                report.fail(row.line, _id_of(row.content), error)
+                continue
+            # A transaction changes a resource once: a second row of the same one waits for the next.
+            if change.resource_id in group or len(group) == GROUP:
+                await self._apply(scope, type_, group, report)
+            group[change.resource_id] = (row.line, change)
+        await self._apply(scope, type_, group, report)
+
+    async def _apply(
+        self,
+        scope: AccessScope,
+        type_: ResourceType,
+        group: dict[int, tuple[int, ResourceChange]],
+        report: ImportReport,
+    ) -> None:
+        """Apply the group, and empty it."""
+        if not group:
+            return
+        results = await self.resources.apply(scope, type_, [change for _, change in group.values()])
+        for (line, change), (outcome, _) in zip(group.values(), results, strict=True):
+            if outcome is Outcome.TAKEN:
+                report.fail(line, change.resource_id, resource_id_taken())
+            else:
+                report.outcomes[Outcome.UNCHANGED if outcome is Outcome.ABSENT else outcome] += 1
+        group.clear()
+
+
+def _read(type_: ResourceType, content: Any | CauceError) -> ResourceChange:
+    if isinstance(content, CauceError):
+        raise content
+    if not isinstance(content, dict):
+        raise InvalidInputError("INVALID_RESOURCE", "a row is a JSON object", where="row")
+    body = dict(content)
+    resource_id = check_resource_id(body.pop("id", None))
+    if "deleted" not in body or any(one.name == "deleted" for one in type_.fields):
+        return define_resource(type_, resource_id, body)
+    if body != {"deleted": True}:
+        raise InvalidInputError("INVALID_RESOURCE", "a deletion has an id and true, nothing else", where="deleted")
+    return ResourceDeletion(resource_id)
+
+
+def _id_of(content: Any) -> int | None:
+    id_ = content.get("id") if isinstance(content, dict) else None
+    return id_ if isinstance(id_, int) else None

@@ -36,6 +36,7 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Send files to the stack and print a line for each."""
+    check_timeout(timeout, wait=wait)
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         with screen.progress() as progress:
@@ -61,9 +62,7 @@ class Ingestion:
     async def run(self, found: Iterable[Path | Skipped | Unusable]) -> bool:
         """Ingest all that is found; True when nothing failed."""
         shared = iter(found)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(FILES_IN_FLIGHT):
-                group.create_task(self._take_from(shared))
+        await asyncio.gather(*(self._take_from(shared) for _ in range(FILES_IN_FLIGHT)))
         return self._all_well
 
     async def _take_from(self, found: Iterator[Path | Skipped | Unusable]) -> None:
@@ -92,6 +91,12 @@ class Ingestion:
     def _print(self, file: Answer) -> None:
         self._all_well &= file["error_code"] is None and file["status"] != "FAILED"
         self._screen.line(file)
+
+
+def check_timeout(timeout: float | None, *, wait: bool) -> None:
+    """Refuse a timeout that nothing waits for."""
+    if timeout is not None and not wait:
+        raise typer.BadParameter("it goes with --wait", param_hint="--timeout")
 
 
 async def wait_for(

@@ -8,7 +8,7 @@ import typer
 
 from cli.client import CauceClient
 from cli.command import AsJson, DataDir, FileId, Url, run
-from cli.ingest import Timeout, Wait, deadline_after, wait_for
+from cli.ingest import Timeout, Wait, check_timeout, deadline_after, wait_for
 from cli.render import Screen
 
 
@@ -54,6 +54,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Process a file again."""
+    check_timeout(timeout, wait=wait)
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         file = await client.retry(file_id)

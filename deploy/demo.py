@@ -113,7 +113,7 @@ def running_stack(folder: Path, say: Callable[[str], None], *, keep: bool) -> It
     """
     folder.mkdir()
     output, log = folder.with_suffix(".out"), folder.with_suffix(".log")
-    command = [sys.executable, "-m", "cli.main", "up", "--data-dir", str(folder)]
+    command = [sys.executable, "-P", "-m", "cli.main", "up", "--data-dir", str(folder)]
     with output.open("wb") as stdout, log.open("wb") as stderr:
         # In a session of its own: Ctrl-C is for this process, which then stops the stack in good order.
         process = subprocess.Popen(  # noqa: S603 - our own command

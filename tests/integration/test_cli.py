@@ -19,6 +19,8 @@ from cli.main import app
 from cli.render import LINE_FIELDS
 from tests.support.services_server import PASSAGE, ServicesServer, services_server
 
+COMMAND = (sys.executable, "-P", "-m", "cli.main")
+
 
 @pytest.fixture
 def server() -> Iterator[ServicesServer]:
@@ -220,7 +222,8 @@ def test_a_problem_is_a_json_line_for_a_program(server: ServicesServer) -> None:
     [
         ("search",),
         ("status", "seven"),
-        ("ingest", "a", "--timeout", "-1"),
+        ("ingest", "a", "--wait", "--timeout", "-1"),
+        ("ingest", "a", "--timeout", "1"),
         ("search", "a", "--top", "1"),
         ("nonsense",),
     ],
@@ -244,11 +247,23 @@ def test_no_stack_at_all_says_what_to_do() -> None:
     assert "cauce up" in answer["error"]["remedy"]
 
 
+def test_a_reader_that_goes_away_ends_the_command_quietly(server: ServicesServer, tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.txt").write_bytes(b"x")
+    command = [*COMMAND, "ingest", str(tmp_path), "--json", "--url", server.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
 def test_progress_is_shown_in_a_terminal_and_keeps_off_json(server: ServicesServer, tmp_path: Path) -> None:
     (tmp_path / "manual.pdf").write_bytes(b"x" * 2_000_000)
     controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "cli.main", "ingest", str(tmp_path), "--wait", "--json", "--url", server.url]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [*COMMAND, "ingest", str(tmp_path), "--wait", "--json", "--url", server.url]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, env=environment, check=True)
     os.close(terminal)
     shown = os.read(controller, 1 << 20).decode()

@@ -21,6 +21,7 @@ import httpx2
 import stamina
 from google import genai
 from google.genai import errors, types
+from pydantic import ValidationError
 
 from services.chassis.kernel.errors import (
     CauceError,
@@ -44,6 +45,8 @@ _LONGEST_UNEXPLAINED_WAIT_SECONDS = 30.0
 _TOKENS_PER_CALL = 20_000  # the documented bound of gemini-embedding-001 on Vertex
 _BYTES_PER_CALL = 3_500_000  # the service takes 4 MiB; the rest is for what wraps the texts
 _BYTES_AROUND_TEXT = 256
+
+_GARBLED = (json.JSONDecodeError, ValidationError)
 
 _T = TypeVar("_T")
 
@@ -135,6 +138,8 @@ class GeminiClient:
                 remedy="wait; if it always asks to, raise its quota or lower CAUCE_GEMINI_ITEMS_PER_CALL",
                 retry_after=wait or None,
             ) from error
+        except _GARBLED as error:
+            raise CallFailedError(code, f"{model} answered something that is not its API") from error
         except httpx2.TransportError as error:
             raise _transport_failure(code, error) from error
         except errors.APIError as error:
@@ -327,7 +332,7 @@ def _passes(error: Exception) -> bool:
     """Whether a fault may pass by itself."""
     if isinstance(error, errors.APIError):
         return error.code in {408, 500, 502, 503, 504}
-    return isinstance(error, httpx2.TransportError)
+    return isinstance(error, (httpx2.TransportError, *_GARBLED))
 
 
 def _asked_delay(error: errors.APIError) -> float | None:

@@ -37,7 +37,7 @@ _RESERVED_TYPES = frozenset({"dependency", "file", "files", "outbox", "resource"
 _RESERVED_SUFFIXES = ("_context", "_outbox", "_read", "_status")
 _RESERVED_FIELDS = frozenset(
     {"created_at", "entity_id", "entity_type", "id", "name", "reads", "revision", "tenant", "tenant_id", "type"}
-    | {"updated_at"}
+    | {"deleted", "updated_at"}
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -13,17 +13,25 @@ from fastapi import FastAPI
 from services.chassis.http.app import create_app
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.postgres.pool import create_pool
+from services.chassis.resource_types import ResourceType, load_resource_types
 from services.files.adapters.postgres.files import OUTBOX, PostgresFiles, PostgresUpkeep
+from services.files.adapters.postgres.resources import PostgresResources
 from services.files.adapters.storage import open_storage
 from services.files.application.collect_garbage import CollectGarbage
 from services.files.application.delete_file import DeleteFile
+from services.files.application.delete_resource import DeleteResource
 from services.files.application.find_files import FindFiles
+from services.files.application.get_resource import GetResource
+from services.files.application.import_resources import ImportResources
+from services.files.application.list_resources import ListResources
 from services.files.application.ports import ObjectStorage
+from services.files.application.put_resource import PutResource
 from services.files.application.read_content import ReadContent
 from services.files.application.receive_file import ReceiveFile
 from services.files.application.register_file import RegisterFile
 from services.files.application.retry_file import RetryFile
 from services.files.application.store_content import StoreContent
+from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
 from services.files.entrypoints.http.streaming import Slots
 from services.files.entrypoints.janitor import run_janitor
@@ -37,6 +45,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
     """The service's HTTP application; its relay and its janitor run as long as it does."""
     storage = open_storage(settings.storage_url)
     relay = OutboxRelay(settings.files_database_url, OUTBOX, settings)
+    types = load_resource_types(settings.resource_types_dir)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -45,6 +54,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
         async with pool_opening as pool:
             app.state.pool = pool
             app.state.files = _surface(settings, pool, storage)
+            app.state.catalogue = _catalogue(settings, pool, types)
             collect = CollectGarbage(PostgresUpkeep(pool), storage)
             app.state.tasks = {
                 "relay": asyncio.create_task(relay.run()),
@@ -84,6 +94,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
         },
     )
     app.include_router(router)
+    app.include_router(resources_router(types))
     return app
 
 
@@ -108,4 +119,17 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         stream_slots=Slots("open streams", settings.max_event_streams),
         idle_seconds=idle_seconds,
         poll_seconds=settings.status_poll_seconds,
+    )
+
+
+def _catalogue(settings: FilesSettings, pool: asyncpg.Pool, types: Mapping[str, ResourceType]) -> CatalogueSurface:
+    resources = PostgresResources(pool)
+    return CatalogueSurface(
+        put=PutResource(types, resources),
+        get=GetResource(types, resources),
+        delete=DeleteResource(types, resources),
+        list=ListResources(types, resources),
+        import_=ImportResources(types, resources),
+        import_slots=Slots("batches", MAX_IMPORTS),
+        idle_seconds=settings.upload_idle_seconds,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from services.chassis.settings import HttpSettings, KafkaSettings
+from services.chassis.settings import HttpSettings, KafkaSettings, ResourceTypeSettings
 
 GIBIBYTE = 1024**3
 
 
-class FilesSettings(HttpSettings, KafkaSettings):
+class FilesSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
     """Settings of the files service, each as ``CAUCE_<NAME>``."""
 
     files_database_url: str

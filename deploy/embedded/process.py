@@ -118,5 +118,5 @@ def tail(log: Path) -> str:
 def server_failed(role: str, what: str, log: Path) -> UnavailableError:
     """The error for a process that did not come up, with the end of its log."""
     return UnavailableError(
-        "SERVER_FAILED", f"{role} {what}; the end of its log:\n{tail(log)}", where=str(log), remedy="read the log"
+        "SERVER_FAILED", f"{role} {what}; the end of its log:\n{tail(log)}", where=str(log), remedy=f"read {log}"
     )

@@ -116,8 +116,8 @@ def cauce_stack(folder: StackFolder, ports: Ports, workers: int, environment: Ma
     }
 
     async def settle_postgres() -> None:
-        for migration in await migrate(postgres.url):
-            _log.info("applied the migration %s", migration)
+        if applied := await migrate(postgres.url):
+            _log.info("the database was migrated: %s steps, the last %s", len(applied), applied[-1])
 
     async def settle_broker() -> None:
         await make_topics(broker.bootstrap)

@@ -18,10 +18,12 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from deploy.embedded import postgres
+from deploy.embedded.accounts import can_reach
 from deploy.embedded.broker import EmbeddedBroker
 from deploy.embedded.folder import StackFolder
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.process import Launch, ProcessSpec, always_ready, free_port
+from deploy.embedded.process import Account, Launch, ProcessSpec, always_ready, free_port
 from deploy.embedded.server import EmbeddedServer, run_blocking
 from deploy.embedded.stack import Ports, Stack, cauce_stack, make_topics, run
 from deploy.embedded.supervisor import LOG_BYTES, Backoff, Supervisor, bound_log
@@ -194,6 +196,45 @@ def test_database_that_cannot_start_shows_its_log() -> None:
             server.start()
         assert caught.value.code == "SERVER_FAILED"
         assert "cluster" in caught.value.message
+
+
+def test_account_is_known_not_to_reach_what_is_closed_to_it(tmp_path: Path) -> None:
+    stranger = Account(uid=60_123, gid=60_123)
+    with temporary_folder() as closed:
+        closed.chmod(0o700)
+        assert not can_reach(closed / "inside", stranger)
+        closed.chmod(0o711)
+        assert can_reach(closed / "inside", stranger)
+
+
+def test_data_moves_to_where_the_account_can_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger = Account(uid=60_123, gid=60_123)
+    monkeypatch.setattr(postgres, "SHARED_STATE", tmp_path / "shared")
+    with temporary_folder() as closed:
+        closed.chmod(0o700)
+        data = closed / "postgres"
+        data.mkdir()
+        home = postgres.reachable_home(data, stranger)
+        assert home.parent == tmp_path / "shared"
+        assert postgres.reachable_home(data, stranger) == home
+
+        (data / "cluster").mkdir()
+        with pytest.raises(CauceError) as caught:
+            postgres.reachable_home(data, stranger)
+        assert caught.value.code == "DATA_DIR_UNREACHABLE"
+
+        closed.chmod(0o711)
+        assert postgres.reachable_home(data, stranger) == data
+
+
+def test_server_runs_from_a_copy_of_its_files() -> None:
+    with temporary_folder() as folder:
+        ours = Account(os.getuid(), os.getgid())
+        copy = postgres.Binaries.installed().copied_to(folder / "runtime", ours)
+        assert copy.usable_by(ours)
+        for binary in (copy.postgres, copy.initdb):
+            said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+            assert "(PostgreSQL) 18" in said
 
 
 async def test_topics_that_a_client_made_too_early_are_not_accepted(tmp_path: Path) -> None:

@@ -14,20 +14,21 @@ from contracts.events.topics import FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
+from services.chassis.models.gemini import GeminiVision
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import build_document_embedder, get_space
 from services.chassis.postgres.pool import create_pool
 from services.embeddings.adapters.chunking import StructuralChunker
-from services.embeddings.adapters.describers.gemini import GeminiDescriber
-from services.embeddings.adapters.describers.ocr import OcrDescriber
-from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
+from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
+from services.embeddings.adapters.describers.ocr import OcrImageDescriber
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
 from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.adapters.storage import StoredObjects
 from services.embeddings.application.embed_file import EmbedFile
-from services.embeddings.application.ports import ImageDescriber
 from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.entrypoints.schedule import every, measure, sweep
 from services.embeddings.entrypoints.worker import Worker, log_fault
@@ -52,13 +53,15 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[Worker]:
         stack.push_async_callback(embedder.aclose)
         extractor = SandboxedExtractor(ExtractionLimits())
         stack.push_async_callback(extractor.aclose)
+        describer = _describer(settings, models)
+        stack.push_async_callback(describer.aclose)
         work = PostgresFileWork(pool, lease_seconds=settings.lease_seconds)
         embed_file = EmbedFile(
             work=work,
             known_vectors=PostgresKnownVectors(pool),
             objects=StoredObjects(settings.storage_url),
             extractor=extractor,
-            describer=_describer(settings, models),
+            describer=describer,
             chunker=StructuralChunker(),
             embedder=embedder,
             space_id=await join_space(pool, embedder.space),
@@ -79,8 +82,10 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[Worker]:
         )
 
 
-def _describer(settings: WorkerSettings, models: ModelSettings) -> ImageDescriber:
-    return GeminiDescriber(models) if settings.image_describer == "gemini" else OcrDescriber()
+def _describer(settings: WorkerSettings, models: ModelSettings) -> GeminiImageDescriber | OcrImageDescriber:
+    if settings.image_describer == "gemini":
+        return GeminiImageDescriber(GeminiVision(models))
+    return OcrImageDescriber()
 
 
 def build_app(settings: EmbeddingsSettings) -> FastAPI:

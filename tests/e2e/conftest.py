@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.otlp import Collector, running_collector
 from tests.support.postgres import temporary_folder
 
 # A killed worker's file is taken over after this.
@@ -32,17 +33,17 @@ class Outcome:
 class CauceStack:
     """``cauce up`` on one data folder, and commands that find it there."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, environment: Mapping[str, str]) -> None:
         self.data_dir = data_dir
+        self._environment = {**os.environ, "CAUCE_LEASE_SECONDS": LEASE_SECONDS, **environment}
         self._log = data_dir.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> dict[str, Any]:
         """Start it and return its announcement."""
-        environment = {**os.environ, "CAUCE_LEASE_SECONDS": LEASE_SECONDS}
         command = (*CAUCE, "up", "--data-dir", str(self.data_dir))
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=self._environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._log.read_text()
@@ -75,10 +76,17 @@ class CauceStack:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[CauceStack]:
+def collector() -> Iterator[Collector]:
+    """Receives the stack's traces."""
+    with running_collector() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def stack(collector: Collector) -> Iterator[CauceStack]:
     """The stack, started once. A test that stops it starts it again."""
     with temporary_folder() as folder:
-        stack = CauceStack(folder / "stack")
+        stack = CauceStack(folder / "stack", collector.environment)
         stack.start()
         yield stack
         assert stack.stop() == 0, stack.log

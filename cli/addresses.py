@@ -25,10 +25,11 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Base addresses of the services that the command calls."""
+    """Base addresses of the services that the command calls. Few commands need the embeddings service."""
 
     files_url: str
     search_url: str
+    embeddings_url: str | None = None
 
 
 async def find_addresses(
@@ -44,12 +45,16 @@ async def find_addresses(
     if data_dir is not None:
         return _read(data_dir)
     if settings.files_url and settings.search_url:
-        return Addresses(settings.files_url, settings.search_url)
+        return Addresses(settings.files_url, settings.search_url, settings.embeddings_url)
     any_url = settings.url or settings.files_url or settings.search_url or settings.embeddings_url
     if any_url is None:
         return _read(settings.data_dir)
     answer = await _ask(http, any_url)
-    return Addresses(settings.files_url or answer.files_url, settings.search_url or answer.search_url)
+    return Addresses(
+        settings.files_url or answer.files_url,
+        settings.search_url or answer.search_url,
+        settings.embeddings_url or answer.embeddings_url,
+    )
 
 
 async def _ask(http: httpx2.AsyncClient, url: str) -> Addresses:
@@ -77,4 +82,5 @@ def _addresses(answer: Any, where: str) -> Addresses:
     # A stack that was stopped leaves its folder without addresses.
     if not isinstance(files_url, str) or not isinstance(search_url, str):
         raise CommandError("STACK_NOT_FOUND", "no stack is told of here", where=where, remedy=REMEDY)
-    return Addresses(files_url, search_url)
+    embeddings_url = known.get("embeddings_url")
+    return Addresses(files_url, search_url, embeddings_url if isinstance(embeddings_url, str) else None)

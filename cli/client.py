@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import httpx2
 
@@ -40,18 +41,19 @@ async def open_http() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 class CauceClient:
-    """Calls the files and the search service."""
+    """Calls the services."""
 
     def __init__(self, http: httpx2.AsyncClient, addresses: Addresses) -> None:
         self._http = http
         self._files = f"{addresses.files_url.rstrip('/')}/files"
         self._search = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/files"
+        self._resources = f"{addresses.files_url.rstrip('/')}/resources"
+        self._search_all = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/search"
+        self._embeddings = addresses.embeddings_url
 
     async def create_file(self, name: str) -> Answer:
         """Announce a file; it has its id before a byte is sent. The service guesses the media type."""
-        # Escaped, because a name of the file system may hold what UTF-8 cannot: the service says so by its code.
-        body = json.dumps({"name": name}).encode()
-        return await self._call("POST", self._files, content=body, headers={"Content-Type": "application/json"})
+        return await self._send_json("POST", self._files, {"name": name})
 
     async def send_content(self, file_id: int, path: Path, on_sent: Callable[[int, int], None]) -> Answer:
         """Stream a file's bytes from disk. ``on_sent`` gets the bytes that have left, and all.
@@ -127,9 +129,7 @@ class CauceClient:
     async def search(self, query: str, *, top_n: int | None, min_score: float | None, file_id: int | None) -> Answer:
         """The passages nearest in meaning; what is None is left to the service's default."""
         body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id)
-        content = json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        return await self._call("POST", f"{self._search}/search", content=content, headers=headers)
+        return await self._send_json("POST", f"{self._search}/search", body)
 
     async def chunks(self, file_id: int, *, pages: str | None) -> Answer:
         """All chunks of a file, or those on ``pages``, in order: every page of the answer as one."""
@@ -140,6 +140,66 @@ class CauceClient:
             answer["chunks"] += page["chunks"]
         del answer["next"]
         return answer
+
+    async def put_resource(self, type_: str, resource_id: int, definition: Answer) -> Answer:
+        """Put the definition of a resource in the place of the one that is there, if any."""
+        return await self._send_json("PUT", f"{self._resource_type(type_)}/{resource_id}", definition)
+
+    async def resource(self, type_: str, resource_id: int) -> Answer:
+        """A resource as it is stored."""
+        return await self._call("GET", f"{self._resource_type(type_)}/{resource_id}")
+
+    async def delete_resource(self, type_: str, resource_id: int) -> None:
+        """Delete a resource with all that was made of it."""
+        await self._call("DELETE", f"{self._resource_type(type_)}/{resource_id}")
+
+    async def resources(self, type_: str) -> AsyncIterator[Answer]:
+        """All resources of a type, in order of id."""
+        after: int | None = None
+        while True:
+            page = await self._call("GET", self._resource_type(type_), params=_given(limit=_PAGE, after=after))
+            for resource in page["resources"]:
+                yield resource
+            if (after := page["next"]) is None:
+                return
+
+    async def import_resources(self, type_: str, path: Path) -> Answer:
+        """Stream a file of JSON lines from disk. Return the report.
+
+        Raises:
+            CommandError: the service's code; an unknown type is refused before a byte is sent.
+            OSError: the file cannot be read.
+        """
+        with path.open("rb") as source:
+
+            async def blocks() -> AsyncIterator[bytes]:
+                while block := await asyncio.to_thread(source.read, _BLOCK_BYTES):
+                    yield block
+
+            # A service that refuses a body hangs up on it, and its answer may be lost.
+            await self._call("GET", self._resource_type(type_), params={"limit": 1})
+            headers = {"Content-Type": "application/x-ndjson"}
+            return await self._call("POST", f"{self._resource_type(type_)}:batch", content=blocks(), headers=headers)
+
+    async def search_resources(
+        self, query: str, *, types: Sequence[str], top_n: int | None, min_score: float | None
+    ) -> Answer:
+        """The resources nearest in meaning, of the given types or of all when none is given."""
+        body = {"query": query} | _given(entityTypes=list(types) or None, topN=top_n, minScore=min_score)
+        return await self._send_json("POST", self._search_all, body)
+
+    async def sweep(self) -> Answer:
+        """Look for what is missing, stale, orphaned or stuck in the index, and have it repaired. Return the counts."""
+        if self._embeddings is None:
+            raise CommandError(
+                "STACK_NOT_FOUND",
+                "the address of the embeddings service is not known",
+                remedy="set CAUCE_EMBEDDINGS_URL",
+            )
+        return await self._call("POST", f"{self._embeddings.rstrip('/')}/sweep")
+
+    def _resource_type(self, type_: str) -> str:
+        return f"{self._resources}/{quote(type_, safe='', errors='backslashreplace')}"
 
     async def _events(self, file_id: int) -> AsyncGenerator[Answer, None]:
         url = f"{self._files}/{file_id}/events"
@@ -153,6 +213,11 @@ class CauceClient:
                         yield json.loads(event.data)
         except httpx2.TransportError as fault:
             raise _away(url, fault) from fault
+
+    async def _send_json(self, method: str, url: str, body: Answer) -> Answer:
+        # Escaped, because a text of the command line may hold what UTF-8 cannot: the service says so by its code.
+        content = json.dumps(body).encode()
+        return await self._call(method, url, content=content, headers={"Content-Type": "application/json"})
 
     async def _call(self, method: str, url: str, **request: Any) -> Answer:
         try:

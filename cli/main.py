@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from cli.ingest import ingest
+from cli.resources import resources
 from cli.search import chunks, search
 from cli.status import delete, retry, status
+from cli.sweep import sweep
 from cli.up import up
 
 app = typer.Typer(
@@ -16,8 +18,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (up, ingest, status, delete, retry, search, chunks):
+for command in (up, ingest, status, delete, retry, search, chunks, sweep):
     app.command()(command)
+app.add_typer(resources)
 
 
 def main() -> None:

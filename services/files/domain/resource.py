@@ -143,7 +143,7 @@ def unknown_resource_type(name: str, known: Iterable[str]) -> CauceError:
     """No type of that name is declared."""
     return NotFoundError(
         "UNKNOWN_RESOURCE_TYPE",
-        f"there is no type of resource {_shown(name)}",
+        f"there is no type of resource {_shown(name)!r}",
         where="type",
         remedy=f"known are: {', '.join(known)}",
     )
@@ -164,7 +164,7 @@ def resource_id_taken() -> CauceError:
 def _unknown_field(name: str, declared: Iterable[str]) -> InvalidInputError:
     known = ", ".join(["name", *declared])
     shown = _shown(name)
-    return InvalidInputError("INVALID_RESOURCE", f"unknown field {shown}", where=shown, remedy=f"known are: {known}")
+    return InvalidInputError("INVALID_RESOURCE", f"unknown field {shown!r}", where=shown, remedy=f"known are: {known}")
 
 
 def _name(value: Any) -> str:
@@ -257,5 +257,5 @@ def _invalid(message: str, where: str) -> InvalidInputError:
 
 
 def _shown(text: str) -> str:
-    """A name from outside, short and printable."""
-    return ascii(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
+    """A name from outside, short and in printable characters only."""
+    return ascii(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")[1:-1]

@@ -1,0 +1,201 @@
+"""``cauce resources``: the catalogue, one resource at a time or a file of them, and search over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from cli.client import Answer, CauceClient
+from cli.command import AsJson, DataDir, Url, run
+from cli.errors import CommandError
+from cli.render import Screen, printable
+
+Type: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="TYPE", help="The type; to an unknown one the known are told.", show_default=False),
+]
+Id: TypeAlias = Annotated[int, typer.Argument(metavar="ID", help="The id that its source gave it.", show_default=False)]
+
+resources = typer.Typer(name="resources", help="The catalogue of resources.", no_args_is_help=True)
+
+
+@resources.command()
+def put(
+    type_: Type,
+    resource_id: Id,
+    *,
+    name: Annotated[str | None, typer.Option("--name", help="Its name; the type and the id without it.")] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="FIELD=VALUE", help="A field; the value is JSON, or text as it stands."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json-file", metavar="FILE", help="The whole definition, as a JSON object.")
+    ] = None,
+    url: Url = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Define a resource anew: a field that is not given is emptied."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        definition = _definition(name, fields or (), json_file)
+        screen.file(await client.put_resource(type_, resource_id, definition))
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+@resources.command()
+def get(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Print a resource."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        screen.file(await client.resource(type_, resource_id))
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+@resources.command()
+def delete(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Delete a resource, and what was made of it."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        await client.delete_resource(type_, resource_id)
+        if as_json:
+            screen.record({"type": type_, "id": resource_id, "deleted": True})
+        else:
+            screen.say(f"deleted {type_} {resource_id}")
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+@resources.command("list")
+def list_(type_: Type, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Print the resources of a type in order of id, one a line."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        async for resource in client.resources(type_):
+            if as_json:
+                screen.record(resource)
+            else:
+                screen.say(f"{resource['id']}\t{printable(resource['name'])}")
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+@resources.command("import")
+def import_(
+    type_: Type,
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE.jsonl", help="A JSON object a line: id, name, fields.", show_default=False)
+    ],
+    url: Url = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put every resource of a file; {"id": 1, "deleted": true} deletes. Bad lines are reported, the others go on."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        try:
+            report = await client.import_resources(type_, path)
+        except OSError as fault:
+            raise CommandError("UNREADABLE", fault.strerror or str(fault), where=str(path)) from fault
+        if as_json:
+            screen.record(report)
+        else:
+            show_report(screen, report)
+        return not report["failed"]
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+@resources.command()
+def search(
+    query: Annotated[str, typer.Argument(help="A question or a few words, in any language.", show_default=False)],
+    *,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; give it again for more.")
+    ] = None,
+    top_n: Annotated[int | None, typer.Option("--top-n", metavar="N", help="How many resources at most.")] = None,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", metavar="X", help="Leave out resources below this score, -1 to 1.")
+    ] = None,
+    url: Url = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the resources nearest in meaning, best first."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        answer = await client.search_resources(query, types=types or (), top_n=top_n, min_score=min_score)
+        if as_json:
+            screen.record(answer)
+        else:
+            show_results(screen, answer)
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+def show_report(screen: Screen, report: Answer) -> None:
+    """Print what became of an import: a line for each bad row, then the counts."""
+    for error in report["errors"]:
+        resource = "" if error["id"] is None else f", id {error['id']}"
+        where = "" if error["where"] is None else f" ({error['where']})"
+        screen.say(printable(f"line {error['line']}{resource}: {error['code']}: {error['detail']}{where}"))
+    if report["errors_not_listed"]:
+        screen.say(f"and {report['errors_not_listed']} more")
+    counts = ("created", "updated", "unchanged", "deleted", "failed")
+    screen.say(", ".join(f"{report[count]} {count}" for count in counts))
+
+
+def show_results(screen: Screen, answer: Answer) -> None:
+    """Print the resources that a search found."""
+    if not answer["results"]:
+        screen.note("no resource found")
+    for rank, found in enumerate(answer["results"], start=1):
+        where = f"{found['entity_type']} {found['entity_id']}"
+        screen.passage(f"{rank}. {found['name']}, score {found['score']:.3f}", where, found["embedding_text"])
+
+
+def _definition(name: str | None, fields: Sequence[str], json_file: Path | None) -> dict[str, Any]:
+    if json_file is not None and (fields or name is not None):
+        raise CommandError(
+            "CONTRADICTORY_OPTIONS", "the file is the whole definition", remedy="leave --name and --field out"
+        )
+    if json_file is not None:
+        return _read(json_file)
+    definition: dict[str, Any] = {} if name is None else {"name": name}
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not equals or key in definition:
+            raise CommandError("INVALID_OPTION", "give each field once, as FIELD=VALUE", where=f"--field {field}")
+        definition[key] = _value(value)
+    return definition
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        definition = json.loads(path.read_bytes())
+    except OSError as fault:
+        raise CommandError("UNREADABLE", fault.strerror or str(fault), where=str(path)) from fault
+    except (ValueError, RecursionError) as fault:
+        raise CommandError("INVALID_JSON", f"the file is not JSON: {fault}", where=str(path)) from fault
+    if not isinstance(definition, dict):
+        raise CommandError("INVALID_JSON", "the file is not a JSON object", where=str(path))
+    return definition

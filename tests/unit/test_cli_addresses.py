@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -51,7 +52,7 @@ async def test_the_address_of_each_service_is_taken_as_it_is() -> None:
 async def test_a_missing_address_is_asked_of_any_service() -> None:
     settings = CommandSettings(files_url="http://x", url="http://any")
     assert await found(settings) == Addresses("http://x", TOLD.search_url)
-    assert await found(CommandSettings(embeddings_url="http://any")) == TOLD
+    assert await found(CommandSettings(embeddings_url="http://any")) == replace(TOLD, embeddings_url="http://any")
 
 
 async def test_the_data_folder_is_the_last_resort(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ PARTS_ON_THE_WAY: Final = 2
 READ_BYTES: Final = 256 * 1024
 PROBE_KEY: Final = "health/files"
 CHECK_SECONDS: Final = 5.0
+REMOTE_SCHEMES: Final = ("s3", "gs", "az")
 
 _RETRY: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 
@@ -87,10 +88,12 @@ def open_storage(url: str) -> ObstoreStorage:
     Raises:
         ConfigurationError: ``STORAGE_MISCONFIGURED``.
     """
-    parts = urlsplit(url)
     try:
-        if parts.scheme == "file":
-            return ObstoreStorage(LocalStore(url2pathname(parts.path), mkdir=True))
+        address = urlsplit(url)
+        if address.scheme == "file":
+            return ObstoreStorage(LocalStore(url2pathname(address.path), mkdir=True))
+        if address.scheme not in REMOTE_SCHEMES:
+            raise ValueError(f"known are file, {', '.join(REMOTE_SCHEMES)}")
         return ObstoreStorage(from_url(url, retry_config=_RETRY))
     except (BaseError, OSError, ValueError) as error:
         raise ConfigurationError(

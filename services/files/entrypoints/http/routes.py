@@ -164,6 +164,7 @@ async def get_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody
 
 @router.get(
     "/{file_id}/events",
+    status_code=200,
     response_class=EventStream,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
@@ -208,6 +209,7 @@ async def put_content(file_id: int, request: Request, scope: CallerScope, files:
 
 @router.get(
     "/{file_id}/content",
+    status_code=200,
     response_class=ContentResponse,
     responses={200: {"content": {UNKNOWN_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
 )

@@ -4,7 +4,7 @@ WITH file AS (
     UPDATE module_files_file
     SET state = CASE state WHEN 'STORED' THEN state ELSE 'UPLOADING' END,
         upload_deadline = CASE state WHEN 'STORED' THEN NULL ELSE now() + $4 END,
-        updated_at = CASE state WHEN 'STORED' THEN updated_at ELSE now() END,
+        updated_at = CASE state WHEN 'FAILED' THEN now() ELSE updated_at END,
         error_code = NULL,
         error_message = NULL
     WHERE tenant_id = $1 AND id = $2

@@ -17,11 +17,11 @@ from cli.settings import CommandSettings
 
 FileId: TypeAlias = Annotated[int, typer.Argument(help="The file's id.", show_default=False)]
 Url: TypeAlias = Annotated[
-    str | None, typer.Option("--url", help="Any service of the stack; it knows the others. [env var: CAUCE_URL]")
+    str | None, typer.Option("--url", help="Any service of the stack; it knows the others. Else CAUCE_URL.")
 ]
 DataDir: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="The data folder of a stack that `cauce up` runs. [env var: CAUCE_DATA_DIR]"),
+    typer.Option("--data-dir", help="The data folder of a stack that `cauce up` runs. Else CAUCE_DATA_DIR."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON lines on standard output.")]
 Work: TypeAlias = Callable[[CauceClient, Screen], Awaitable[bool]]

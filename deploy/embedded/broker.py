@@ -52,7 +52,7 @@ class EmbeddedBroker(EmbeddedServer):
         # Nothing of the caller's environment: it would export traces by the caller's OTEL_* variables.
         return Launch(command, {"PATH": os.defpath})
 
-    async def _ready(self) -> bool:
+    async def _ready(self, _pid: int) -> bool:
         """It accepts a connection (asked first: the client would log an error) and answers about its topics."""
         try:
             _, writer = await asyncio.open_connection(LOOPBACK, self.port)

@@ -87,13 +87,13 @@ class EmbeddedPostgres(EmbeddedServer):
         settings = [f"--{name}={value}" for name, value in self._settings(binaries).items()]
         return Launch((str(binaries.postgres), "-D", str(self._cluster), *settings), _environment(), account)
 
-    async def _ready(self) -> bool:
-        """The postmaster writes its state in the eighth line of its pid file."""
+    async def _ready(self, pid: int) -> bool:
+        """The postmaster writes its id in the first line of its pid file and its state in the eighth."""
         try:
             lines = (self._cluster / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) >= 8 and lines[7].strip() == "ready"
+        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
 
     def _settings(self, binaries: Binaries) -> dict[str, str]:
         extras = binaries.extras

@@ -39,11 +39,6 @@ class Launch:
         return [sys.executable, "-I", "-S", launcher, str(os.getpid()), str(int(death_signal)), account, *self.command]
 
 
-async def always_ready() -> bool:
-    """For a process that is ready as soon as it lives."""
-    return True
-
-
 async def nothing_to_settle() -> None:
     """For a process after which nothing is to be done."""
 
@@ -55,7 +50,7 @@ class ProcessSpec:
     Attributes:
         role: its name in messages, logs and ``stack.json``.
         prepare: called before every start; blocks; removes what a former run left and says what to execute.
-        ready: whether it can be used now.
+        ready: whether the process of this id can be used now.
         settle: called each time it became ready, before anything that depends on it starts.
         hidden: whether later stages are paused while it starts again, so that they meet it only when it is settled.
         ready_seconds: how long the first readiness may take.
@@ -64,7 +59,7 @@ class ProcessSpec:
 
     role: str
     prepare: Callable[[], Launch]
-    ready: Callable[[], Awaitable[bool]] = always_ready
+    ready: Callable[[int], Awaitable[bool]]
     settle: Callable[[], Awaitable[None]] = nothing_to_settle
     hidden: bool = False
     ready_seconds: float = 60.0

@@ -91,7 +91,7 @@ class EmbeddedServer:
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self.spec.ready_seconds
-        while not run_blocking(self.spec.ready()):
+        while not run_blocking(self.spec.ready(process.pid)):
             if process.poll() is not None:
                 raise server_failed(self.spec.role, f"ended with status {process.returncode}", self.log)
             if time.monotonic() > deadline:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
+import psutil
 from aiokafka.admin import AIOKafkaAdminClient
 
 from contracts.events.topics import ALL_TOPICS
@@ -65,8 +66,9 @@ class Ports:
     @classmethod
     def choose(cls, requested: int | None, remembered: int | None) -> Ports:
         """Those asked for, else those of the last start, else any that are free now."""
-        if requested is not None or remembered is not None:
-            return cls(requested if requested is not None else remembered or 0)
+        for known in (requested, remembered):
+            if known is not None:
+                return cls(known)
         for base in random.sample(PORT_BASES, k=len(PORT_BASES)):
             if not any(map(port_fault, cls(base).all)):
                 return cls(base)
@@ -123,12 +125,11 @@ def cauce_stack(folder: StackFolder, ports: Ports, workers: int, environment: Ma
         await make_topics(broker.bootstrap)
 
     services = [_http_service(role, port, settings) for role, port in ports.services.items()]
-    worker = Launch(_module("services.embeddings.worker"), settings)
     return Stack(
         stages=(
             (replace(postgres.spec, settle=settle_postgres),),
             (replace(broker.spec, settle=settle_broker, hidden=True),),
-            (*services, *(ProcessSpec(role=f"{WORKER}-{n}", prepare=lambda: worker) for n in range(1, workers + 1))),
+            (*services, *(_worker(number, settings, ports.postgres) for number in range(1, workers + 1))),
         ),
         addresses={**urls, "database_url": postgres.url, "kafka_bootstrap": broker.bootstrap},
     )
@@ -236,8 +237,27 @@ def _http_service(role: str, port: int, settings: Mapping[str, str]) -> ProcessS
     return ProcessSpec(role=role, prepare=prepare, ready=_answers_ready(port), ready_seconds=SERVICE_READY_SECONDS)
 
 
-def _answers_ready(port: int) -> Callable[[], Awaitable[bool]]:
-    async def ready() -> bool:
+def _worker(number: int, settings: Mapping[str, str], database_port: int) -> ProcessSpec:
+    launch = Launch(_module("services.embeddings.worker"), settings)
+
+    async def connected_to_database(pid: int) -> bool:
+        """A worker answers nobody; but one with wrong settings ends before it connects."""
+        try:
+            connections = psutil.Process(pid).net_connections("tcp")
+        except psutil.Error:
+            return False
+        return any(it.raddr and it.raddr.port == database_port for it in connections)
+
+    return ProcessSpec(
+        role=f"{WORKER}-{number}",
+        prepare=lambda: launch,
+        ready=connected_to_database,
+        ready_seconds=SERVICE_READY_SECONDS,
+    )
+
+
+def _answers_ready(port: int) -> Callable[[int], Awaitable[bool]]:
+    async def ready(_pid: int) -> bool:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 reader, writer = await asyncio.open_connection(LOOPBACK, port)

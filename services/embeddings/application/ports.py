@@ -62,10 +62,10 @@ class FileWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Files in one state, and how long ago (seconds) the oldest of them was asked for."""
+    """How much waits in one state, and how long ago (seconds) the oldest of them was asked for."""
 
     status: str
-    files: int
+    depth: int
     oldest_age: float
 
 

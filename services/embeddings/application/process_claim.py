@@ -1,38 +1,66 @@
-"""What becomes of a claimed file when its reconcile ends well, fails for good, meets a fault or is cancelled."""
+"""What becomes of a claim when its reconcile ends well, fails for good, meets a fault or is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from services.chassis.kernel.errors import CauceError, UnavailableError
-from services.embeddings.application.ports import FileWork
+from services.embeddings.application.lease import backoff, under_lease
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
-from services.embeddings.domain.file_work import ClaimedFile
 
-BACKOFF_BASE_SECONDS = 2.0
-BACKOFF_CAP_SECONDS = 300.0
+
+class Claim(Protocol):
+    """Something under a lease: a file, or a batch of resources."""
+
+    @property
+    def attempts(self) -> int:
+        """How many claims of this wish there were, this one included."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the source of record has it no more: then it is removed, however often that was tried."""
+
+
+C = TypeVar("C", bound=Claim)
+C_contra = TypeVar("C_contra", bound=Claim, contravariant=True)
+
+
+class LeasedWork(Protocol[C_contra]):
+    """What can be done with a claim besides completing it."""
+
+    async def renew(self, claim: C_contra) -> None:
+        """Extend the lease. Raises LeaseLostError."""
+
+    async def fail(self, claim: C_contra, code: str, message: str) -> None:
+        """End it FAILED: it will not get better by itself. Raises LeaseLostError."""
+
+    async def give_back(self, claim: C_contra, code: str, message: str, *, delay_seconds: float, counts: bool) -> None:
+        """Return it to the queue after a passing fault, which stays visible; ``counts`` spends the attempt."""
+
+    async def release(self, claim: C_contra) -> None:
+        """Return it to the queue at once, as if it had not been claimed."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessClaim:
+class ProcessClaim(Generic[C]):
     """Runs the reconcile under its lease, which is renewed all along, and settles the claim in every case."""
 
-    embed_file: Callable[[ClaimedFile], Awaitable[None]]
-    work: FileWork
+    reconcile: Callable[[C], Awaitable[None]]
+    work: LeasedWork[C]
     lease_seconds: float
     max_attempts: int
-    on_fault: Callable[[ClaimedFile, BaseException], None]
+    on_fault: Callable[[C, BaseException], None]
 
-    async def __call__(self, claim: ClaimedFile) -> None:
+    async def __call__(self, claim: C) -> None:
         """Settle the claim. Only a fault of the database, or a cancellation, comes out of here."""
         try:
-            if claim.context is not None and claim.attempts > self.max_attempts:
-                await self._exhausted(claim, "a worker ended while it worked on this file")
+            if not claim.is_gone and claim.attempts > self.max_attempts:
+                await self._exhausted(claim, "a worker ended while it worked on this")
             else:
-                await self._under_lease(claim)
+                await under_lease(lambda: self.reconcile(claim), lambda: self.work.renew(claim), self.lease_seconds)
         except asyncio.CancelledError:
             await asyncio.shield(self.work.release(claim))
             raise
@@ -42,51 +70,26 @@ class ProcessClaim:
             await self._fail(claim, error.code, error.message)
         except UnavailableError as error:
             self.on_fault(claim, error)
-            delay = error.retry_after or _backoff(claim.attempts)
+            delay = error.retry_after or backoff(claim.attempts)
             await self.work.give_back(claim, error.code, error.message, delay_seconds=delay, counts=False)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the file must not stay stuck
+        except Exception as error:  # noqa: BLE001 - whatever it was, the claim must not stay stuck
             self.on_fault(claim, error)
             await self._retry_or_fail(claim, error)
 
-    async def _under_lease(self, claim: ClaimedFile) -> None:
-        """Reconcile while a second task renews the lease; losing the lease ends the reconcile."""
-        reconcile = asyncio.ensure_future(self.embed_file(claim))
-        renewal = asyncio.ensure_future(self._renew(claim))
-        try:
-            await asyncio.wait([reconcile, renewal], return_when=asyncio.FIRST_COMPLETED)
-            if not reconcile.done():
-                renewal.result()
-            await reconcile
-        finally:
-            for task in (reconcile, renewal):
-                task.cancel()
-            await asyncio.gather(reconcile, renewal, return_exceptions=True)
-
-    async def _renew(self, claim: ClaimedFile) -> None:
-        while True:
-            await asyncio.sleep(self.lease_seconds / 3)
-            await self.work.renew(claim)
-
-    async def _retry_or_fail(self, claim: ClaimedFile, error: Exception) -> None:
+    async def _retry_or_fail(self, claim: C, error: Exception) -> None:
         message = error.message if isinstance(error, CauceError) else f"{type(error).__name__}: {error}"
         if claim.attempts >= self.max_attempts:
             await self._exhausted(claim, message)
         else:
             code = error.code if isinstance(error, CauceError) else "TRANSIENT_FAULT"
-            delay = _backoff(claim.attempts)
+            delay = backoff(claim.attempts)
             await self.work.give_back(claim, code, message, delay_seconds=delay, counts=True)
 
-    async def _exhausted(self, claim: ClaimedFile, last: str) -> None:
+    async def _exhausted(self, claim: C, last: str) -> None:
         await self._fail(claim, "ATTEMPTS_EXHAUSTED", f"gave up after {self.max_attempts} attempts; the last: {last}")
 
-    async def _fail(self, claim: ClaimedFile, code: str, message: str) -> None:
+    async def _fail(self, claim: C, code: str, message: str) -> None:
         try:
             await self.work.fail(claim, code, message)
         except LeaseLostError:
             await self.work.release(claim)
-
-
-def _backoff(attempts: int) -> float:
-    """Exponential with full jitter, in seconds, so that files that failed together do not come back together."""
-    delay: float = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2 ** (attempts - 1))
-    return random.uniform(0.5, 1.0) * delay  # noqa: S311 - jitter needs no secrecy

@@ -54,6 +54,11 @@ class ClaimedFile:
     context: FileContext | None
     traceparent: str | None = None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the source of record has the file no more."""
+        return self.context is None
+
 
 @dataclass(frozen=True, slots=True)
 class FileResult:

@@ -1,45 +1,90 @@
-"""The worker's loop: claims files and has each processed, a few at once, until it is told to stop."""
+"""The worker's loop: claims work and has it processed, a few at once, until it is told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from opentelemetry import metrics, propagate, trace
 
 from services.chassis.observability import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY
-from services.embeddings.application.ports import FileWork
 from services.embeddings.domain.file_work import ClaimedFile
+from services.embeddings.domain.resource_work import ClaimedBatch
 
 RETRY_SECONDS = 2.0
 
+C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
+
 _log = get_logger(__name__)
 _tracer = trace.get_tracer("cauce")
-_duration = metrics.get_meter("cauce").create_histogram(
-    "cauce.file.duration", unit="s", description="From the claim of a file to its end"
-)
+_meter = metrics.get_meter("cauce")
 
 
-class Worker:
-    """Keeps up to ``concurrency`` files in hand."""
+@dataclass(frozen=True, slots=True)
+class Label:
+    """How a claim is called in logs and traces: some attributes, and the traces that asked for it."""
+
+    attributes: Mapping[str, str | int]
+    traceparents: tuple[str | None, ...]
+
+    @classmethod
+    def of_file(cls, claim: ClaimedFile) -> Label:
+        """The label of a file."""
+        return cls({"file_id": claim.file_id, "attempt": claim.attempts}, (claim.traceparent,))
+
+    @classmethod
+    def of_batch(cls, claim: ClaimedBatch) -> Label:
+        """The label of a batch of resources."""
+        attributes: dict[str, str | int] = {
+            "type": claim.entity_type,
+            "resources": len(claim.resources),
+            "attempt": claim.attempts,
+        }
+        return cls(attributes, tuple(resource.traceparent for resource in claim.resources))
+
+
+class Queue(Protocol[C_co]):
+    """Where work comes from."""
+
+    async def claim(self, limit: int) -> Sequence[C_co]:
+        """Take up to ``limit`` claims that want work, each under a lease."""
+
+
+class Worker(Generic[C]):
+    """Keeps up to ``concurrency`` claims of one kind in hand.
+
+    Each kind of work has a worker of its own, so that a long document never holds up the resources, nor they it.
+    """
 
     def __init__(
         self,
-        work: FileWork,
-        process: Callable[[ClaimedFile], Awaitable[None]],
+        queue: Queue[C],
+        process: Callable[[C], Awaitable[None]],
         *,
+        kind: str,
+        label: Callable[[C], Label],
         concurrency: int,
         poll_seconds: float,
         shutdown_seconds: float,
     ) -> None:
-        self._work = work
+        """``kind`` names the work in logs, spans and metrics."""
+        self._queue = queue
         self._process = process
+        self._kind = kind
+        self._label = label
         self._concurrency = concurrency
         self._poll_seconds = poll_seconds
         self._shutdown_seconds = shutdown_seconds
         self._in_hand: set[asyncio.Task[None]] = set()
+        self._duration = _meter.create_histogram(
+            f"cauce.{kind}.duration", unit="s", description=f"From the claim of a {kind} to its end"
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; then finish what is in hand within the stated time, or give it back."""
@@ -62,30 +107,62 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
 
-    async def _claim(self, limit: int) -> list[ClaimedFile]:
+    async def _claim(self, limit: int) -> Sequence[C]:
         try:
-            return await self._work.claim(limit)
+            return await self._queue.claim(limit)
         except DATABASE_AWAY as error:
-            _log.warning("claim_failed", error=f"{type(error).__name__}: {error}")
+            _log.warning("claim_failed", kind=self._kind, error=f"{type(error).__name__}: {error}")
             await asyncio.sleep(RETRY_SECONDS)
             return []
 
-    async def _run_one(self, claim: ClaimedFile) -> None:
-        parent = propagate.extract({"traceparent": claim.traceparent} if claim.traceparent else {})
-        attributes = {"cauce.file.id": claim.file_id, "cauce.attempt": claim.attempts}
+    async def _run_one(self, claim: C) -> None:
+        label = self._label(claim)
         started = time.monotonic()
-        with _tracer.start_as_current_span("embed file", context=parent, attributes=attributes):
+        with _start_span(f"embed {self._kind}", label):
             try:
                 await self._process(claim)
             except DATABASE_AWAY as error:
-                # The lease runs out and the file is claimed again, here or elsewhere.
-                _log.warning("file_not_settled", file_id=claim.file_id, error=f"{type(error).__name__}: {error}")
-            _log.info("file_processed", file_id=claim.file_id, seconds=round(time.monotonic() - started, 3))
-        _duration.record(time.monotonic() - started)
+                # The lease runs out and the work is claimed again, here or elsewhere.
+                fault = f"{type(error).__name__}: {error}"
+                _log.warning(f"{self._kind}_not_settled", **label.attributes, error=fault)
+            _log.info(f"{self._kind}_processed", **label.attributes, seconds=round(time.monotonic() - started, 3))
+        self._duration.record(time.monotonic() - started)
 
 
-def log_fault(claim: ClaimedFile, error: BaseException) -> None:
-    """Say why a file goes back to the queue."""
-    _log.warning(
-        "file_interrupted", file_id=claim.file_id, attempt=claim.attempts, error=f"{type(error).__name__}: {error}"
-    )
+class Loop(Protocol):
+    """Something that runs until it is told to stop."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGroup:
+    """Workers of several kinds in one process. When one breaks, all end."""
+
+    workers: tuple[Loop, ...]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set."""
+        async with asyncio.TaskGroup() as group:
+            for worker in self.workers:
+                group.create_task(worker.run(stop))
+
+
+def log_fault(kind: str, label: Callable[[C], Label]) -> Callable[[C, BaseException], None]:
+    """A function that says why a claim goes back to the queue."""
+
+    def log(claim: C, error: BaseException) -> None:
+        _log.warning(f"{kind}_interrupted", **label(claim).attributes, error=f"{type(error).__name__}: {error}")
+
+    return log
+
+
+def _start_span(name: str, label: Label) -> AbstractContextManager[trace.Span]:
+    """A span below the trace that asked; where several asked, of its own, with a link to each."""
+    contexts = [propagate.extract({"traceparent": parent}) for parent in dict.fromkeys(label.traceparents) if parent]
+    attributes = {f"cauce.{key}": value for key, value in label.attributes.items()}
+    if len(contexts) == 1:
+        return _tracer.start_as_current_span(name, context=contexts[0], attributes=attributes)
+    links = [trace.Link(trace.get_current_span(context).get_span_context()) for context in contexts]
+    return _tracer.start_as_current_span(name, attributes=attributes, links=links)

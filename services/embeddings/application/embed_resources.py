@@ -1,0 +1,164 @@
+"""Reconciles a batch of resources of one type: reads what each is now, and makes its vector agree with that.
+
+Running it twice, late or out of order gives the same rows. No transaction is open while the model is called, nothing
+is written without a valid lease, and one bad resource fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from opentelemetry import metrics, trace
+
+from services.chassis.kernel.errors import InvalidInputError, UnavailableError
+from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
+from services.embeddings.application.ports import DocumentEmbedder
+from services.embeddings.application.resource_ports import BatchResult, EmbeddedResource, ResourceWork
+from services.embeddings.domain.resource_text import ResourceTextError, TextRecipe, hash_text
+from services.embeddings.domain.resource_work import ClaimedBatch, Failure, ResourceContext, Source
+
+MAX_READS = 5
+
+_tracer = trace.get_tracer("cauce")
+_meter = metrics.get_meter("cauce")
+_freshness = _meter.create_histogram(
+    "cauce.freshness", unit="s", description="From a change of a resource to the commit that makes it findable"
+)
+_outcomes = _meter.create_counter("cauce.resources", unit="{resource}", description="Reconciled resources by outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A resource whose text wants a vector; a long text has more than one part."""
+
+    context: ResourceContext
+    text: str
+    text_hash: bytes
+    parts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResources:
+    """The use case. ``space_id`` is the recorded id of the embedder's space; recipes are by type."""
+
+    work: ResourceWork
+    embedder: DocumentEmbedder
+    recipes: Mapping[str, TextRecipe]
+    space_id: int
+
+    async def __call__(self, batch: ClaimedBatch) -> None:
+        """Bring the resources of a claimed batch to their end states.
+
+        Raises:
+            UnavailableError: the provider is away or asks to wait; or ``CONTEXT_UNSTABLE``.
+        """
+        recipe = self.recipes[batch.entity_type]
+        result = BatchResult(recipe.version, self.space_id)
+        contexts = await self._read(batch, recipe, result)
+        result.gone = [entity_id for entity_id in batch.entity_ids if entity_id not in contexts]
+        drafts = self._draft(contexts.values(), recipe, result)
+        await self._embed_drafts(drafts, result)
+        with _tracer.start_as_current_span("store vectors", attributes={"cauce.vectors": len(result.embedded)}):
+            settled = await self.work.settle(batch, result)
+        _observe(batch, result, settled)
+
+    async def _read(self, batch: ClaimedBatch, recipe: TextRecipe, result: BatchResult) -> dict[int, ResourceContext]:
+        """What the resources are now, by id.
+
+        What a resource reads is noted before the text that it goes into is read for the last time. Otherwise a change
+        of it in between would pass by with nobody knowing that this resource has to follow.
+        """
+        contexts: dict[int, ResourceContext] = {}
+        sources: dict[int, Collection[Source]] = {}
+        unsure = batch.entity_ids
+        for _ in range(MAX_READS):
+            found = {context.entity_id: context for context in await self.work.read(batch.entity_type, unsure)}
+            for entity_id in unsure:
+                contexts.pop(entity_id, None)
+            contexts |= found
+            sources |= {entity_id: recipe.sources(context.reads) for entity_id, context in found.items()}
+            if not any(sources[entity_id] for entity_id in found):
+                break
+            unsure = await self.work.remember(batch, {entity_id: sources[entity_id] for entity_id in found})
+            if not unsure:
+                break
+        else:
+            raise UnavailableError("CONTEXT_UNSTABLE", "what these resources read changes faster than it can be read")
+        result.sources = {entity_id: sources[entity_id] for entity_id in contexts}
+        return contexts
+
+    def _draft(self, contexts: Collection[ResourceContext], recipe: TextRecipe, result: BatchResult) -> list[_Draft]:
+        """The texts that want a vector. What has its vector already, or cannot get one, goes to the result."""
+        drafts: list[_Draft] = []
+        for context in contexts:
+            try:
+                recipe.require_declared(context.reads)
+                text = recipe.text(context.entity_id, context.values)
+                parts = recipe.parts(text)
+            except ResourceTextError as error:
+                result.failed.append((context, Failure(error.code, error.message)))
+                continue
+            text_hash = hash_text(text)
+            if context.is_stored_as(text_hash, self.space_id):
+                result.unchanged.append(context)
+            else:
+                drafts.append(_Draft(context, text, text_hash, parts))
+        return drafts
+
+    async def _embed_drafts(self, drafts: Sequence[_Draft], result: BatchResult) -> None:
+        texts = list(dict.fromkeys(part for draft in drafts for part in draft.parts))
+        with _tracer.start_as_current_span("embed", attributes={"cauce.texts": len(texts)}):
+            answers = await self._embed(texts)
+        for draft in drafts:
+            vectors: list[Vector] = []
+            for part in draft.parts:
+                match answers[part]:
+                    case Failure() as failure:
+                        result.failed.append((draft.context, failure))
+                        break
+                    case vector:
+                        vectors.append(vector)
+            else:
+                result.embedded.append(EmbeddedResource(draft.context, draft.text, draft.text_hash, _mean(vectors)))
+
+    async def _embed(self, texts: list[str]) -> dict[str, Vector | Failure]:
+        """A vector for each text, or why the model refuses it: one text that is refused spoils no other."""
+        if not texts:
+            return {}
+        try:
+            vectors = [vector async for some in self.embedder.embed_documents(texts) for vector in some]
+        except InvalidInputError as error:
+            if len(texts) == 1:
+                return {texts[0]: Failure(error.code, error.message)}
+            middle = len(texts) // 2
+            return await self._embed(texts[:middle]) | await self._embed(texts[middle:])
+        return dict(zip(texts, vectors, strict=True))
+
+
+def _mean(vectors: Sequence[Vector]) -> Vector:
+    """The one vector of a text, for a text in parts their mean, of unit length."""
+    if len(vectors) == 1:
+        return vectors[0]
+    (vector,) = stored_vectors([np.mean(vectors, axis=0)], count=1, dimensions=STORED_DIMENSIONS)
+    return vector
+
+
+def _observe(batch: ClaimedBatch, result: BatchResult, settled: Collection[int]) -> None:
+    attributes = {"type": batch.entity_type}
+    counts = {
+        "embedded": len(result.embedded),
+        "unchanged": len(result.unchanged),
+        "failed": len(result.failed),
+        "gone": len(result.gone),
+    }
+    for outcome, count in counts.items():
+        if count:
+            _outcomes.add(count, {**attributes, "outcome": outcome})
+    now = datetime.now(UTC)
+    requested = {resource.entity_id: resource.requested_at for resource in batch.resources}
+    for resource in result.embedded:
+        if resource.context.entity_id in settled:
+            _freshness.record(max(0.0, (now - requested[resource.context.entity_id]).total_seconds()), attributes)

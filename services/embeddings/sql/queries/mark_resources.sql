@@ -1,0 +1,63 @@
+-- Note that the resources ($1, $2) want attention since $3, asked for by the traces $4, and with them all that read them:
+-- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
+-- of record decides: one that it does not have is not marked. Returns for each whether it has it, and its readers.
+WITH asked AS MATERIALIZED (
+    SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
+    FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
+        AS wish (entity_type, entity_id, requested_at, traceparent)
+    GROUP BY entity_type, entity_id
+), present AS MATERIALIZED (
+    SELECT entity_type, entity_id, context.tenant_id, context.name, context.reads, asked.requested_at, asked.traceparent
+    FROM asked
+    JOIN module_embeddings_resource_context AS context USING (entity_type, entity_id)
+), reader AS MATERIALIZED (
+    SELECT known.dependent_type AS entity_type, known.dependent_id AS entity_id,
+           asked.entity_type AS source_type, asked.entity_id AS source_id
+    FROM asked
+    JOIN module_embeddings_dependency AS known
+      ON known.source_type = asked.entity_type AND known.source_id = asked.entity_id
+    UNION
+    SELECT pair.reader, split_part(reference, ':', 2)::bigint, present.entity_type, present.entity_id
+    FROM present
+    CROSS JOIN unnest(present.reads) AS reference
+    JOIN unnest($5::text[], $6::text[]) AS pair (reader, read)
+      ON pair.reader = split_part(reference, ':', 1) AND pair.read = present.entity_type
+    WHERE CASE
+        WHEN reference ~ '^[a-z_]+:[0-9]{1,19}$' THEN split_part(reference, ':', 2)::numeric <= 9223372036854775807
+    END
+), wanted AS (
+    SELECT DISTINCT ON (entity_type, entity_id) entity_type, entity_id, tenant_id, name, requested_at, traceparent
+    FROM (
+        SELECT entity_type, entity_id, tenant_id, name, requested_at, traceparent, 0 AS distance FROM present
+        UNION ALL
+        SELECT reader.entity_type, reader.entity_id, mirror.tenant_id, mirror.name, asked.requested_at,
+               asked.traceparent, 1
+        FROM reader
+        JOIN asked ON asked.entity_type = reader.source_type AND asked.entity_id = reader.source_id
+        JOIN module_embeddings_resource AS mirror
+          ON mirror.entity_type = reader.entity_type AND mirror.entity_id = reader.entity_id
+    ) AS each
+    ORDER BY entity_type, entity_id, distance, requested_at
+), marked AS (
+    INSERT INTO module_embeddings_resource AS mirror
+        (entity_type, entity_id, tenant_id, name, requested_at, traceparent)
+    SELECT * FROM wanted ORDER BY entity_type, entity_id
+    ON CONFLICT (entity_type, entity_id) DO UPDATE
+    SET generation = mirror.generation + 1,
+        status = CASE WHEN mirror.status = 'PROCESSING' THEN mirror.status ELSE 'PENDING' END,
+        tenant_id = excluded.tenant_id,
+        name = excluded.name,
+        requested_at = CASE
+            WHEN mirror.status = 'PENDING' OR mirror.generation <> mirror.claimed_generation THEN mirror.requested_at
+            ELSE excluded.requested_at
+        END,
+        traceparent = excluded.traceparent,
+        attempts = 0,
+        available_at = now(),
+        updated_at = now()
+)
+SELECT asked.entity_type, asked.entity_id, present.entity_id IS NOT NULL AS present, coalesce(fan.readers, 0) AS readers
+FROM asked
+LEFT JOIN present USING (entity_type, entity_id)
+LEFT JOIN (SELECT source_type, source_id, count(*) AS readers FROM reader GROUP BY source_type, source_id) AS fan
+    ON fan.source_type = asked.entity_type AND fan.source_id = asked.entity_id

@@ -39,9 +39,9 @@ LOG_LINES = 15
 
 
 class DemoError(Exception):
-    """Something is not as it must be. ``role`` is the process whose log may tell why."""
+    """Something is not as it must be. ``role`` is the process whose log may tell why, if one was not shown yet."""
 
-    def __init__(self, message: str, role: str) -> None:
+    def __init__(self, message: str, role: str | None = None) -> None:
         super().__init__(message)
         self.role = role
 
@@ -133,7 +133,7 @@ def running_stack(folder: Path, say: Callable[[str], None], *, keep: bool) -> It
 def _wait_until_ready(process: subprocess.Popen[bytes], output: Path, repeat: Callable[[], None]) -> dict[str, Any]:
     while not output.read_bytes().endswith(b"\n"):
         if process.poll() is not None:
-            raise DemoError(f"the stack ended with status {process.returncode} before it was ready", "postgres")
+            raise DemoError(f"the stack ended with status {process.returncode} before it was ready")
         repeat()
         time.sleep(POLL_SECONDS)
     repeat()
@@ -265,7 +265,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool) -> None:
 def _show_failure(error: DemoError, folder: Path, screen: Screen) -> None:
     screen.say(Text(f"\nThe demo failed: {printable(str(error))}", "bold red"))
     log = folder / "stack" / "logs" / f"{error.role}.log"
-    if log.exists():
+    if error.role is not None and log.exists():
         screen.say(f"The end of {log}:")
         for line in log.read_text("utf-8", "replace").splitlines()[-LOG_LINES:]:
             screen.say(f"  {printable(line)}")
@@ -280,6 +280,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     screen = Screen(as_json=False)
     folder = Path(tempfile.mkdtemp(prefix="cauce-demo-"))
+    # Under root the database runs under an account of its own, which has to get through.
+    folder.chmod(0o711)
     try:
         _run(folder, screen, keep=keep)
     except DemoError as error:

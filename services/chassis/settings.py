@@ -68,4 +68,4 @@ class GeminiSettings(CauceSettings):
 
     def model_settings(self) -> ModelSettings:
         """The same, as the models take it."""
-        return ModelSettings(**self.model_dump(exclude_none=True))
+        return ModelSettings(**self.model_dump(include=set(GeminiSettings.model_fields), exclude_none=True))

@@ -1,0 +1,44 @@
+"""What a document may cost, each limit with the name by which an error names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.embeddings.domain.errors import ResourceLimitError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionLimits:
+    """Limits for one document.
+
+    Attributes:
+        wall_seconds: time from the start of the reading.
+        cpu_seconds: processor time.
+        memory_bytes: address space beyond what a process that has read nothing yet uses.
+        input_bytes: size of the file.
+        unpacked_bytes: what the members of an archive (DOCX, EPUB and the like are archives) may unpack to together.
+        output_bytes: pages and encoded images together.
+        pages: pages, slides, sheets or frames.
+        characters: characters of text in all pages.
+        images: images in all pages.
+        pixels: pixels of one image before it is made smaller.
+    """
+
+    wall_seconds: float = 300.0
+    cpu_seconds: int = 240
+    memory_bytes: int = 1024 * MIB
+    input_bytes: int = 512 * MIB
+    unpacked_bytes: int = 512 * MIB
+    output_bytes: int = 256 * MIB
+    pages: int = 10_000
+    characters: int = 10_000_000
+    images: int = 5_000
+    pixels: int = 100_000_000
+
+    def require(self, limit: str, value: float) -> None:
+        """Raise ResourceLimitError when ``value`` is more than the limit of that name."""
+        allowed = getattr(self, limit)
+        if value > allowed:
+            raise ResourceLimitError(limit, f"the document has {value:,} where at most {allowed:,} are read")

@@ -1,0 +1,287 @@
+"""PDF, through PyMuPDF. The only module that knows it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import regex
+from PIL import Image
+
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
+from services.embeddings.adapters.extractors.reading_order import Box, in_reading_order
+from services.embeddings.domain.document import Page, PageImage
+from services.embeddings.domain.errors import ExtractionError
+
+
+@contextmanager
+def _without(*modules: str) -> Iterator[None]:
+    """Let an import find none of the modules."""
+    hidden = {name: sys.modules.pop(name, None) for name in modules}
+    sys.modules.update(dict.fromkeys(modules))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name, module in hidden.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module
+
+
+# Where PyMuPDF finds its layout models and Markdown writer it imports them, and with them onnxruntime, numpy and their
+# threads: 1.5 s and 100 MB for what is not used here, and no process with threads may be forked.
+with _without("pymupdf.layout", "pymupdf4llm"):
+    import pymupdf
+
+pymupdf.TOOLS.mupdf_display_errors(False)
+pymupdf.TOOLS.mupdf_display_warnings(False)
+
+# Ligatures are taken apart, an unknown glyph is U+FFFD and not any letter, images leave their place.
+_TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP
+_HEADER_WITHIN = 1024
+_POINTS_PER_INCH = 72
+_RENDER_DPI = 200
+# A page with less text than this is shown as an image, if there is something to see.
+_MIN_CHARACTERS = 20
+_SCAN_COVER = 0.5
+_UNREADABLE = regex.compile(r"[\ufffd\p{Co}]")
+_UNREADABLE_SHARE = 0.2
+_HYPHENATION = regex.compile(r"(?<=\p{L})[-\u00ad\u2010]\n(?=\p{Ll})")
+# An image that has stood on so many pages is furniture: a logo, a watermark. So is one smaller than 7 mm.
+_MAX_APPEARANCES = 3
+_MIN_IMAGE_POINTS = 20.0
+_MAX_PIECES = 200
+_INVISIBLE = 3
+
+
+def recognise(sample: Sample) -> str | None:
+    """A PDF says so within its first kilobyte, where readers have always looked for it."""
+    return "application/pdf" if b"%PDF-" in sample.head[:_HEADER_WITHIN] else None
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The pages: their text in reading order, and what stands on them as images; a page without text as an image.
+
+    A page that cannot be read is empty. A document of which nothing can be read is corrupt.
+    """
+    with _open(source) as document:
+        source.limits.require("pages", document.page_count)
+        reader = _PageReader(document, source.limits)
+        is_blank = True
+        for index in range(document.page_count):
+            page = reader.read(index)
+            is_blank = is_blank and not (page.text.strip() or page.images)
+            yield page
+        if is_blank and (document.is_repaired or document.page_count == 0):
+            raise _corrupt("the PDF is damaged: no page of it can be read")
+
+
+def _corrupt(message: str) -> ExtractionError:
+    return ExtractionError(
+        "CORRUPT", message, remedy="open it in the program that made it, save it again and send that"
+    )
+
+
+def _open(source: Source) -> Any:
+    try:
+        document = pymupdf.open(source.path, filetype="pdf")
+    except pymupdf.FileDataError as error:
+        raise _corrupt(f"the PDF is damaged: {error}") from error
+    if not document.is_pdf:
+        raise _corrupt("the file is not a PDF")
+    if document.needs_pass:
+        raise ExtractionError("ENCRYPTED", "the PDF cannot be read without a password", remedy="send it without one")
+    return document
+
+
+class _PageReader:
+    """Reads the pages of one document; remembers the images that it has met."""
+
+    def __init__(self, document: Any, limits: ExtractionLimits) -> None:
+        self._document = document
+        self._limits = limits
+        self._streams: dict[int, str] = {}
+        self._images: dict[str, PageImage | None] = {}
+        self._appearances: Counter[str] = Counter()
+
+    def read(self, index: int) -> Page:
+        try:
+            text, images = self._content(self._document.load_page(index))
+        except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
+            if "alloc" in str(error):  # "malloc (n bytes) failed" and its like
+                raise MemoryError from error
+            return Page(index + 1, "")
+        return Page(index + 1, text, images)
+
+    def _content(self, page: Any) -> tuple[str, tuple[PageImage, ...]]:
+        blocks = page.get_text("blocks", flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
+        text = _text(page, [block for block in blocks if block[6] == 0])
+        has_images = any(block[6] == 1 for block in blocks)
+        placed = self._placed_images(page) if has_images else []
+        characters = len("".join(text.split()))
+        is_garbled = len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * characters
+        if is_garbled or characters < _MIN_CHARACTERS:
+            cover = sum(abs(image["rect"]) for image in placed) / (abs(page.rect) or 1)
+            if is_garbled or cover >= _SCAN_COVER or (not placed and _has_drawing(page)):
+                shown = _render(page, page.rect)
+                if shown is not None:
+                    return "" if is_garbled else text, (shown,)
+        return text, tuple(self._distinct_images(page, placed))
+
+    def _placed_images(self, page: Any) -> list[dict[str, Any]]:
+        """The images that stand on the page, in the order in which they are painted."""
+        visible = pymupdf.Rect(0, 0, page.cropbox.width, page.cropbox.height)
+        placed = page.get_image_info(xrefs=True)
+        for image in placed:
+            self._limits.require("pixels", image["width"] * image["height"])
+            image["rect"] = pymupdf.Rect(image["bbox"]) & visible
+        return [image for image in placed if not image["rect"].is_empty]
+
+    def _distinct_images(self, page: Any, placed: list[dict[str, Any]]) -> Iterator[PageImage]:
+        seen = set()
+        for pieces in _touching(placed):
+            rect = pymupdf.Rect()
+            for piece in pieces:
+                rect |= piece["rect"]
+            key = "+".join(self._key(page, piece) for piece in pieces)
+            if min(rect.width, rect.height) < _MIN_IMAGE_POINTS or key in seen:
+                continue
+            seen.add(key)
+            self._appearances[key] += 1
+            if self._appearances[key] > _MAX_APPEARANCES or (abs(rect) > 0.9 * abs(page.rect) and _is_ocr_layer(page)):
+                continue
+            if key not in self._images:
+                self._images[key] = self._decode(page, pieces, rect)
+            image = self._images[key]
+            if image is not None:
+                yield image
+
+    def _key(self, page: Any, image: dict[str, Any]) -> str:
+        """The same for equal images, however often the file stores them; inline ones are all different."""
+        xref = image["xref"]
+        if not xref:
+            return f"inline {page.number} {image['number']}"
+        if xref not in self._streams:
+            self._streams[xref] = sha256(self._document.xref_stream_raw(xref) or b"").hexdigest()
+        return self._streams[xref]
+
+    def _decode(self, page: Any, pieces: list[dict[str, Any]], rect: Any) -> PageImage | None:
+        """The image alone where it stands upright, else (turned, masked, in pieces) what the page shows there."""
+        (image, *others) = pieces
+        a, b, c, d, _, _ = image["transform"]
+        is_upright = a > 0 and d > 0 and abs(b) + abs(c) < 0.01 * (a + d) and not page.rotation
+        if others or not image["xref"] or image["has-mask"] or not is_upright:
+            resolution = max(_POINTS_PER_INCH * piece["width"] / piece["rect"].width for piece in pieces)
+            return _render(page, rect * page.rotation_matrix, dpi=resolution)
+        if is_small(image["width"], image["height"]):
+            return None
+        pixmap = pymupdf.Pixmap(self._document, image["xref"])
+        if pixmap.colorspace is None or pixmap.colorspace.n != 3 or pixmap.alpha:
+            pixmap = pymupdf.Pixmap(pymupdf.Pixmap(pymupdf.csRGB, pixmap), 0)
+        return _bounded(pixmap)
+
+
+def _render(page: Any, rect: Any, *, dpi: float = _RENDER_DPI) -> PageImage | None:
+    """What the page shows in the rectangle, at most 2000 pixels a side."""
+    scale = min(dpi / _POINTS_PER_INCH, MAX_SIDE / max(rect.width, rect.height))
+    return _bounded(page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), clip=rect, alpha=False))
+
+
+def _bounded(pixmap: Any) -> PageImage | None:
+    return bounded(Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples))
+
+
+def _touching(placed: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Groups of images that touch: programs cut pictures into strips. So many that nobody can tell are one group."""
+    if len(placed) > _MAX_PIECES:
+        return [placed]
+    groups: list[list[dict[str, Any]]] = []
+    for image in placed:
+        near = image["rect"] + (-1, -1, 1, 1)
+        touched = [group for group in groups if any(near.intersects(piece["rect"]) for piece in group)]
+        groups = [group for group in groups if group not in touched]
+        groups.append([piece for group in touched for piece in group] + [image])
+    return groups
+
+
+def _has_drawing(page: Any) -> bool:
+    painted = pymupdf.Rect()
+    for kind, box in page.get_bboxlog():
+        if "path" in kind or "shade" in kind:
+            painted |= pymupdf.Rect(box)
+    return not painted.is_empty and not is_small(painted.width, painted.height)
+
+
+def _is_ocr_layer(page: Any) -> bool:
+    """Whether all text of the page is invisible, as that which a scanner's program lays under the image."""
+    return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
+
+
+def _text(page: Any, blocks: list[tuple[Any, ...]]) -> str:
+    if page.rotation or any(_is_unusual(block) for block in blocks):
+        text = _text_by_line(page)
+    else:
+        texts = (_without_blank_lines(block[4]) for block in blocks)
+        boxes = [Box(x0, y0, x1, y1, text) for (x0, y0, x1, y1, *_), text in zip(blocks, texts, strict=True) if text]
+        text = in_reading_order(boxes)
+    return str(_HYPHENATION.sub("", text))
+
+
+def _without_blank_lines(text: str) -> str:
+    return "\n".join(line for line in map(str.strip, text.split("\n")) if line)
+
+
+def _is_unusual(block: tuple[Any, ...]) -> bool:
+    """Whether a block's shape says that its lines stand side by side or run upwards or downwards.
+
+    Told by the ratio of a line's height to a character's width, which is between 1.5 and 5 in ordinary text. To ask
+    for the direction of every line takes half as long again as reading the page.
+    """
+    x0, y0, x1, y1, text = block[:5]
+    lines = text.strip("\n").split("\n")
+    longest = max(len(line) for line in lines)
+    if longest == 0 or x1 <= x0:
+        return False
+    ratio = (y1 - y0) / len(lines) / ((x1 - x0) / longest)
+    return (len(lines) > 1 and ratio < 1.3) or (longest > 3 and ratio > 7)
+
+
+def _text_by_line(page: Any) -> str:
+    """The text of a page whose lines run in any direction: each direction by itself, the one with most text first."""
+    boxes: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
+    for block in page.get_text("dict", flags=_TEXT_FLAGS)["blocks"]:
+        for line in block["lines"]:
+            direction = round(line["dir"][0]), round(line["dir"][1])
+            text = "".join(span["text"] for span in line["spans"]).strip()
+            if text:
+                boxes[direction].append(_upright(direction, line["bbox"], text))
+    ordered = sorted(boxes.values(), key=lambda group: -sum(len(box.text) for box in group))
+    return "\n\n".join(in_reading_order(group) for group in ordered)
+
+
+def _upright(direction: tuple[int, int], bbox: tuple[float, float, float, float], text: str) -> Box:
+    """The box as it stands when the page is turned so that its text runs from left to right."""
+    x0, y0, x1, y1 = bbox
+    match direction:
+        case (0, -1):
+            return Box(-y1, x0, -y0, x1, text)
+        case (0, 1):
+            return Box(y0, -x1, y1, -x0, text)
+        case (-1, 0):
+            return Box(-x1, -y1, -x0, -y0, text)
+        case _:
+            return Box(x0, y0, x1, y1, text)
+
+
+FORMAT = Format(
+    name="PDF",
+    media_types={"application/pdf": (".pdf",)},
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,137 @@
+"""Puts the pieces of a page into the order in which a person reads them: bands downwards, columns one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+# A gutter parts two columns of prose: this wide at least, with lines this long on both sides. Narrower or shorter
+# ones are the space between words or between the cells of a table, whose rows must stay together.
+_MIN_GUTTER = 8.0
+_MIN_COLUMN_LINES = 3
+_MIN_COLUMN_CHARACTERS = 14
+# The time grows with the square of their number: a page with more keeps the order of its content.
+_MAX_BOXES = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A piece of text and where it stands, in points, with y growing downwards. Its own lines are in order."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the text."""
+        return self.text.split("\n")
+
+    @property
+    def line_height(self) -> float:
+        """The height of one line."""
+        return (self.y1 - self.y0) / len(self.lines)
+
+
+def in_reading_order(boxes: Sequence[Box]) -> str:
+    """The text of all boxes in reading order: a line for each row, a blank line where the page leaves space.
+
+    Boxes side by side are one row, parted by a tab, unless they are columns of prose.
+    """
+    rows = list(_rows(boxes) if len(boxes) <= _MAX_BOXES else boxes)
+    parts = [row.text for row in rows[:1]]
+    for above, below in pairwise(rows):
+        gap = below.y0 - above.y1
+        near = -above.line_height < gap <= 0.6 * min(above.line_height, below.line_height)
+        parts += ["\n" if near else "\n\n", below.text]
+    return "".join(parts)
+
+
+def _rows(boxes: Sequence[Box]) -> Iterator[Box]:
+    for region in _regions(_bands(boxes)):
+        gutter = _gutter(region)
+        if gutter is not None:
+            yield from _rows([box for box in region if box.x0 < gutter])
+            yield from _rows([box for box in region if box.x0 >= gutter])
+        else:
+            for band in _bands(region):
+                yield from _row(band)
+
+
+def _row(band: list[Box]) -> Iterator[Box]:
+    """One row of a band when all its boxes are single lines; else its parts from left to right."""
+    ordered = sorted(band, key=lambda box: box.x0)
+    if len(band) > 1 and all(len(box.lines) == 1 for box in band):
+        yield Box(
+            ordered[0].x0,
+            min(box.y0 for box in band),
+            max(box.x1 for box in band),
+            max(box.y1 for box in band),
+            "\t".join(box.text.strip() for box in ordered),
+        )
+        return
+    gap = _widest_gap(band)
+    if gap is None:
+        yield from sorted(band, key=lambda box: box.y0)
+    else:
+        yield from _rows([box for box in band if box.x0 < gap[1]])
+        yield from _rows([box for box in band if box.x0 >= gap[1]])
+
+
+def _bands(boxes: Sequence[Box]) -> list[list[Box]]:
+    """The boxes in groups that no horizontal line parts, from the top."""
+    bands: list[list[Box]] = []
+    bottom = 0.0
+    for box in sorted(boxes, key=lambda box: box.y0):
+        overlap = bottom - box.y0
+        if bands and overlap > 0.5 * min(box.line_height, bands[-1][-1].line_height):
+            bands[-1].append(box)
+            bottom = max(bottom, box.y1)
+        else:
+            bands.append([box])
+            bottom = box.y1
+    return bands
+
+
+def _regions(bands: list[list[Box]]) -> Iterator[list[Box]]:
+    """Consecutive bands that share a gutter, or that have none, as one."""
+    region: list[Box] = []
+    has_gutter = False
+    for band in bands:
+        together = [*region, *band]
+        band_has = _gutter(band, min_lines=1) is not None
+        together_has = _gutter(together, min_lines=1) is not None
+        if not region or together_has or not (has_gutter or band_has):
+            region, has_gutter = together, together_has
+        else:
+            yield region
+            region, has_gutter = band, band_has
+    if region:
+        yield region
+
+
+def _gutter(boxes: Sequence[Box], *, min_lines: int = _MIN_COLUMN_LINES) -> float | None:
+    """Where the right one of two columns of prose begins, None where there are none."""
+    gap = _widest_gap(boxes)
+    if gap is None or gap[0] < _MIN_GUTTER:
+        return None
+    for side in ([box for box in boxes if box.x0 < gap[1]], [box for box in boxes if box.x0 >= gap[1]]):
+        lengths = [len(line) for box in side for line in box.lines]
+        if len(lengths) < min_lines or median(lengths) < _MIN_COLUMN_CHARACTERS:
+            return None
+    return gap[1]
+
+
+def _widest_gap(boxes: Sequence[Box]) -> tuple[float, float] | None:
+    """The width and the right end of the widest strip that no box touches between left and right ones."""
+    widest: tuple[float, float] | None = None
+    right = None
+    for box in sorted(boxes, key=lambda box: box.x0):
+        if right is not None and box.x0 > right and (widest is None or box.x0 - right > widest[0]):
+            widest = box.x0 - right, box.x0
+        right = box.x1 if right is None else max(right, box.x1)
+    return widest

@@ -1,0 +1,141 @@
+"""Finds the format of a file by its content first and its name second, and reads it within the limits."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePath
+from zipfile import BadZipFile, ZipFile
+
+from services.chassis.kernel.text import sanitise
+from services.embeddings.adapters import extractors
+from services.embeddings.adapters.extractors.encoding import is_text
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.domain.document import Page
+from services.embeddings.domain.errors import ExtractionError
+
+HEAD_BYTES = 64 * 1024
+PLAIN_TEXT = "text/plain"
+
+# What is recognised only to say what it is.
+_UNREADABLE = {
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a Microsoft Office file from before 2007, or an encrypted one",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b": "gzip data",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"Rar!": "a RAR archive",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ": "xz data",
+    b"GIF8": "a GIF image",
+    b"BM": "a BMP image",
+    b"\x7fELF": "a program",
+    b"MZ": "a program",
+    b"ID3": "sound",
+    b"OggS": "sound or video",
+    b"\x1aE\xdf\xa3": "video",
+}
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Every format that a module of this package declares, by module name."""
+    modules = (
+        import_module(f"{extractors.__name__}.{module.name}") for module in pkgutil.iter_modules(extractors.__path__)
+    )
+    return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))
+
+
+def supported_media_types() -> list[str]:
+    """Every media type that can be read, in alphabetical order."""
+    return sorted(media_type for found in formats() for media_type in found.media_types)
+
+
+def read_document(path: Path, *, name: str, media_type: str, limits: ExtractionLimits) -> tuple[str, Iterator[Page]]:
+    """The media type that the file is, and its pages: sanitised, in order and within the limits, read one by one.
+
+    An empty file is an empty document of the type that it is said to be.
+
+    Raises:
+        ExtractionError: at once or while the pages are read.
+    """
+    limits.require("input_bytes", path.stat().st_size)
+    sample = _sample(path)
+    if not sample.head:
+        return media_type, iter(())
+    found, actual = _resolve(sample, PurePath(name).suffix.lower(), media_type.partition(";")[0].strip().lower())
+    return actual, _pages(found, Source(path, actual, limits))
+
+
+def _sample(path: Path) -> Sample:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(b"PK"):
+        try:
+            with ZipFile(path) as archive:
+                members = frozenset(archive.namelist())
+                mimetype = archive.open("mimetype").read(100) if "mimetype" in members else b""
+            return Sample(head, members, mimetype.decode("ascii", "replace").strip())
+        except (BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
+            pass
+    return Sample(head)
+
+
+def _resolve(sample: Sample, suffix: str, declared: str) -> tuple[Format, str]:
+    for candidate in formats():
+        if media_type := candidate.recognise(sample):
+            return candidate, media_type
+    by_name = [(candidate, candidate.media_type_of(suffix=suffix)) for candidate in formats()]
+    by_declaration = [(candidate, candidate.media_type_of(declared=declared)) for candidate in formats()]
+    hints = [(candidate, media_type) for candidate, media_type in by_name + by_declaration if media_type]
+    text_expected = declared.startswith("text/") or any(candidate.is_text for candidate, _ in hints)
+    has_text = is_text(sample.head, expected=text_expected)
+    # A format whose content would have been recognised is still tried: its reader says what is wrong with the file.
+    matching = [(candidate, media_type) for candidate, media_type in hints if candidate.is_text == has_text]
+    if not matching and has_text:
+        matching = [(candidate, PLAIN_TEXT) for candidate in formats() if PLAIN_TEXT in candidate.media_types]
+    if not matching:
+        raise _unsupported(sample, declared)
+    return matching[0]
+
+
+def _unsupported(sample: Sample, declared: str) -> ExtractionError:
+    what = next(
+        (label for magic, label in _UNREADABLE.items() if sample.head.startswith(magic)),
+        "binary content of no known type",
+    )
+    return ExtractionError(
+        "UNSUPPORTED_MEDIA_TYPE",
+        f"the file is {what} (declared as {declared or 'nothing'}), which cannot be read",
+        remedy=f"send one of: {', '.join(supported_media_types())}",
+    )
+
+
+def _pages(found: Format, source: Source) -> Iterator[Page]:
+    """The pages, counted against the limits. Whatever a reader raises besides our own errors means a broken file."""
+    characters = images = 0
+    pages = found.read(source)
+    for count in range(1, source.limits.pages + 2):
+        try:
+            page = next(pages)
+        except StopIteration:
+            return
+        except (ExtractionError, MemoryError):
+            raise
+        except RecursionError:
+            raise ExtractionError("CORRUPT", f"the {found.name} file nests deeper than can be read") from None
+        except Exception as error:
+            raise ExtractionError(
+                "CORRUPT",
+                f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],
+                remedy="open it in the program that made it, save it again and send that",
+            ) from error
+        text = sanitise(page.text)
+        characters += len(text)
+        images += len(page.images)
+        source.limits.require("pages", count)
+        source.limits.require("characters", characters)
+        source.limits.require("images", images)
+        yield Page(page.number, text, page.images)

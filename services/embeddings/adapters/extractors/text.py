@@ -1,0 +1,26 @@
+"""Plain text and Markdown. They have no pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.embeddings.adapters.extractors.encoding import decode
+from services.embeddings.adapters.extractors.format import Format, Source
+from services.embeddings.domain.document import Page
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The whole text as one page without a number."""
+    yield Page(None, decode(source.path.read_bytes()))
+
+
+FORMAT = Format(
+    name="text",
+    media_types={
+        "text/plain": (".txt", ".text", ".log"),
+        "text/markdown": (".md", ".markdown"),
+    },
+    recognise=lambda _: None,
+    read=read,
+    is_text=True,
+)

@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import math
 import threading
+from base64 import urlsafe_b64decode
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from typing import Any
+
+from PIL import Image
 
 API_KEY = "test-key"
 PREFIX = "/v1/models/"
@@ -84,10 +88,10 @@ def tokens(text: str) -> int:
     return math.ceil(len(text) / 4)
 
 
-def vector(text: str, model: str, dimensions: int) -> list[float]:
-    """A vector that shares its direction with texts that share its words."""
+def vector(text: str, model: str, dimensions: int, task: str | None = None) -> list[float]:
+    """A vector that shares its direction with texts that share its words, and a little with its task."""
     numbers = [0.0] * FULL_SIZE
-    for word in text[: INPUT_TOKENS[model] * 4].lower().split():
+    for word in [task or "", *text[: INPUT_TOKENS[model] * 4].lower().split()]:
         digest = blake2b(word.strip(".,:;¿?¡!").encode(), digest_size=4).digest()
         numbers[int.from_bytes(digest) % dimensions] += 1.0
     norm = math.sqrt(sum(number * number for number in numbers)) or 1.0
@@ -169,7 +173,12 @@ def embed(request: Request) -> Reply:
     if any(item["model"] != f"models/{request.model}" for item in items):
         return failure(400, "INVALID_ARGUMENT", message="the models differ")
     values = [
-        vector(text, request.model, item.get("outputDimensionality", FULL_SIZE))
+        vector(
+            text,
+            request.model,
+            item.get("outputDimensionality", FULL_SIZE),
+            item.get("taskType") if request.model == "gemini-embedding-001" else None,
+        )
         for item, text in zip(items, request.texts, strict=True)
     ]
     return Reply(200, {"embeddings": [{"values": numbers} for numbers in values]})
@@ -181,11 +190,18 @@ def _count(request: Request) -> Reply:
 
 
 def _generate(request: Request) -> Reply:
+    """``generateContent`` about one image: it "sees" what stands in the PNG's ``labels`` entry."""
     (content,) = request.body["contents"]
-    images = [part for part in content["parts"] if "inlineData" in part]
+    images = [part["inlineData"]["data"] for part in content["parts"] if "inlineData" in part]
     if len(images) != 1:
         return failure(400, "INVALID_ARGUMENT", message="one image is wanted")
-    return description("Un esquema de la bomba P-101 con la etiqueta «Presión máxima 16 bar».")
+    try:
+        with Image.open(BytesIO(urlsafe_b64decode(images[0]))) as image:
+            image.load()
+            labels = image.info.get("labels")
+    except OSError:
+        return failure(400, "INVALID_ARGUMENT", message="Unable to process input image")
+    return description(f"Un esquema con: {labels}." if labels else "NONE")
 
 
 _METHODS: dict[str, Behaviour] = {

@@ -89,8 +89,10 @@ class GeminiClient:
                 remedy="set CAUCE_GEMINI_API_KEY, or choose the local model that needs none",
             )
         self._settings = settings
-        # An explicit client keeps the package from switching to aiohttp where that happens to be installed.
-        self._http = httpx2.AsyncClient()
+        # An explicit client keeps the package from switching to aiohttp where that happens to be installed. Loading the
+        # certificates takes most of the time here, so they are shared with the package's other client.
+        certificates = httpx2.create_ssl_context()
+        self._http = httpx2.AsyncClient(verify=certificates)
         self._genai = genai.Client(
             vertexai=False,
             api_key=settings.gemini_api_key,
@@ -98,6 +100,7 @@ class GeminiClient:
                 base_url=settings.gemini_base_url,
                 timeout=math.ceil(settings.gemini_timeout_seconds * 1000),
                 httpx_async_client=self._http,
+                client_args={"verify": certificates},
             ),
         )
 

@@ -89,20 +89,20 @@ class TextTemplate:
             ValueUnusableError: for a name that is not in ``values``, or a value that is no text, number, time or list.
         """
         texts = [line.render(values) for line in self.lines]
-        kept = (text for position, text in enumerate(texts) if not self._heads_nothing(position, texts))
+        kept = (text for position, text in enumerate(texts) if self._stays(position, texts))
         return _BLANK_LINES.sub("\n\n", "\n".join(kept)).strip()
 
-    def _heads_nothing(self, position: int, texts: list[str]) -> bool:
-        """Whether a fixed heading has nothing below it that has a value."""
-        heading = self.lines[position]
-        if heading.level is None or heading.names:
-            return False
-        for line, text in zip(self.lines[position + 1 :], texts[position + 1 :], strict=True):
-            if line.level is not None and line.level <= heading.level:
-                return True
-            if text and (line.level is None or line.names):
+    def _stays(self, position: int, texts: list[str]) -> bool:
+        """Whether a line has something to say: a value, a heading something below it. Blank lines always stay."""
+        line = self.lines[position]
+        if line.level is None or line.names:
+            return bool(texts[position]) or not line.names
+        for below, text in zip(self.lines[position + 1 :], texts[position + 1 :], strict=True):
+            if below.level is not None and below.level <= line.level:
                 return False
-        return True
+            if text and (below.level is None or below.names):
+                return True
+        return False
 
 
 def _items(name: str, values: Mapping[str, object], is_block: bool) -> list[str]:

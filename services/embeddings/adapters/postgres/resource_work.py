@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
+from pgvector import Vector as PgVector
 
 from contracts.events.embeddings import resource_embedded, resource_embedding_failed, resource_embedding_removed
 from contracts.events.envelope import EventType
@@ -170,7 +171,7 @@ class PostgresResourceWork:
             [resource.context.tenant_id for resource in resources],
             [resource.context.name for resource in resources],
             [resource.text for resource in resources],
-            [resource.vector for resource in resources],
+            [PgVector(resource.vector) for resource in resources],  # an array would be taken for one more dimension
             [resource.text_hash for resource in resources],
             space_id,
         )

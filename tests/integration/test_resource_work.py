@@ -1,0 +1,302 @@
+"""Resources from an event to a vector, on the real tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from contracts.events.envelope import Event
+from services.embeddings.domain.errors import LeaseLostError
+from tests.support.postgres import Database
+from tests.support.resources import REFUSED, ResourceWorld, resource_world, vector_of
+
+BATCH = 100
+
+
+@pytest.fixture
+async def world(database: Database) -> AsyncIterator[ResourceWorld]:
+    async with resource_world(database) as world:
+        yield world
+
+
+async def test_a_changed_resource_ends_with_its_text_its_vector_and_an_event(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow", unit="m3/h"))
+    row = await world.admin.fetchrow("SELECT * FROM module_embeddings_variable")
+    assert (row["entity_type"], row["entity_id"], row["tenant_id"], row["name"]) == (
+        "variable",
+        5,
+        "default",
+        "Inlet flow",
+    )
+    assert row["embedding_text"] == "# Inlet flow\n\n- Unit: m3/h"
+    assert (await world.state("variable", 5))["status"] == "COMPLETED"
+    assert await world.events() == [("VariableEmbedded", 5)]
+
+
+async def test_the_vector_stored_is_the_one_of_the_text(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow"))
+    async with world.pool.acquire() as connection:
+        stored = await connection.fetchval("SELECT embedding FROM module_embeddings_variable")
+    assert stored.to_list() == pytest.approx(vector_of("# Inlet flow").tolist())
+
+
+async def test_an_unchanged_text_costs_no_call_and_announces_nothing(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow"))
+    before = await world.admin.fetchval("SELECT updated_at FROM module_embeddings_variable")
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow"))
+    assert len(world.embedder.calls) == 1
+    assert await world.events() == [("VariableEmbedded", 5)]
+    assert await world.admin.fetchval("SELECT updated_at FROM module_embeddings_variable") == before
+    assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
+async def test_a_vector_of_another_space_is_made_again(world: ResourceWorld) -> None:
+    event = await world.put("variable", 5, "Inlet flow")
+    await world.mark_and_drain(event)
+    other = await world.admin.fetchval(
+        "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
+        " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
+    )
+    world.embed = replace(world.embed, space_id=other)
+    await world.mark_and_drain(event)
+    assert len(world.embedder.calls) == 2
+    assert await world.admin.fetchval("SELECT space_id FROM module_embeddings_variable") == other
+
+
+async def test_a_hundred_of_one_type_take_one_context_query_and_one_call(world: ResourceWorld) -> None:
+    events = [await world.put("customer", number, f"Customer {number}") for number in range(1, BATCH + 2)]
+    assert await world.mark_and_drain(*events) == 2
+    assert sorted(len(call) for call in world.embedder.calls) == [1, BATCH]
+
+
+async def test_statements_per_resource_stay_few(world: ResourceWorld) -> None:
+    """The gate on the costs of a batch: a statement is a round trip, BEGIN, COMMIT and the pool's reset included."""
+    acme = await world.put("customer", 1, "Acme")
+    warm_up = [acme, await world.put("variable", 1_000, "Lets the connection learn its types", customer=1)]
+    await world.mark_and_drain(*warm_up, await world.delete("variable", 999))
+    events = [await world.put("variable", number, f"Variable {number}", customer=1) for number in range(1, BATCH + 1)]
+    counts = {}
+    for occasion in ("made", "changed", "announced again"):
+        counts[occasion] = await count_statements(world, events)
+        if occasion == "made":
+            await world.source.execute("UPDATE module_variable_variable SET unit = 'bar'")
+    mark = 4
+    assert counts == {"made": (mark, 18), "changed": (mark, 14), "announced again": (mark, 11)}
+
+
+async def count_statements(world: ResourceWorld, events: list[Event]) -> tuple[int, int]:
+    """How many statements it takes to mark a hundred resources, and to reconcile them."""
+    world.statements.clear()
+    await world.mirror.mark(events)
+    marking = len(world.statements)
+    (batch,) = await world.work.claim(1)
+    assert len(batch.resources) == BATCH
+    await world.embed(batch)
+    return marking, len(world.statements) - marking
+
+
+async def test_a_burst_of_changes_of_one_resource_costs_one_call(world: ResourceWorld) -> None:
+    for start in range(0, 1_000, 250):
+        await world.mirror.mark(
+            [await world.put("variable", 5, f"Name {number}") for number in range(start, start + 250)]
+        )
+    await world.drain()
+    assert world.embedder.calls == [["# Name 999"]]
+
+
+async def test_a_change_during_the_reconcile_is_reconciled_after_it(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Old")])
+    batch = await world.claim_one()
+    await world.mirror.mark([await world.put("variable", 5, "New")])
+    assert await world.work.claim(1) == []
+    await world.embed(batch)
+    assert (await world.state("variable", 5))["status"] == "PENDING"
+    await world.drain()
+    assert await world.text("variable", 5) == "# New"
+
+
+async def test_a_worker_that_lost_its_lease_writes_nothing(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Old")])
+    late = await world.claim_one()
+    await world.expire_leases()
+    await world.drain()
+    await world.put("variable", 5, "Newer than what the late worker may store")
+    await world.embed(late)
+    assert await world.text("variable", 5) == "# Old"
+    assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
+async def test_only_the_rows_whose_lease_holds_are_written(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", number, f"V{number}") for number in (1, 2)])
+    batch = await world.claim_one()
+    await world.admin.execute("UPDATE module_embeddings_resource SET lease_token = $1 WHERE entity_id = 2", uuid4())
+    await world.embed(batch)
+    assert await world.text("variable", 1) == "# V1"
+    assert await world.text("variable", 2) is None
+    assert (await world.state("variable", 2))["status"] == "PROCESSING"
+
+
+async def test_a_lease_that_was_lost_cannot_be_renewed(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    batch = await world.claim_one()
+    await world.work.renew(batch)
+    await world.expire_leases()
+    await world.claim_one()
+    with pytest.raises(LeaseLostError):
+        await world.work.renew(batch)
+
+
+async def test_a_deleted_resource_leaves_nothing_behind(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("query", 7, "Total", variables=[5, 6]))
+    await world.mirror.mark([await world.delete("query", 7)])
+    assert await world.state("query", 7) is None
+    assert await world.text("query", 7) is None
+    assert await world.admin.fetchval("SELECT count(*) FROM module_embeddings_dependency") == 0
+    assert await world.events() == [("QueryEmbedded", 7), ("QueryEmbeddingRemoved", 7)]
+
+
+async def test_a_resource_deleted_while_it_is_embedded_leaves_nothing_behind(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    batch = await world.claim_one()
+    await world.mirror.mark([await world.delete("variable", 5)])
+    await world.embed(batch)
+    assert await world.state("variable", 5) is None
+    assert await world.text("variable", 5) is None
+
+
+async def test_a_resource_whose_deletion_was_never_announced_is_removed_when_it_is_read(world: ResourceWorld) -> None:
+    event = await world.put("variable", 5, "Flow")
+    await world.mark_and_drain(event)
+    await world.mirror.mark([event])
+    await world.delete("variable", 5)
+    await world.drain()
+    assert await world.state("variable", 5) is None
+    assert await world.text("variable", 5) is None
+
+
+async def test_a_resource_made_again_while_its_absence_is_settled_is_embedded(world: ResourceWorld) -> None:
+    event = await world.put("variable", 5, "First life")
+    await world.mirror.mark([event])
+    batch = await world.claim_one()
+    await world.delete("variable", 5)
+    contexts = await world.work.read("variable", batch.entity_ids)
+    await world.mirror.mark([await world.put("variable", 5, "Second life")])
+    assert contexts == []
+    # The worker that saw nothing settles after the resource is back and its event was taken.
+    world.embed = replace(world.embed, work=_StaleRead(world.work))
+    await world.embed(batch)
+    assert (await world.state("variable", 5))["status"] == "PENDING"
+    world.embed = replace(world.embed, work=world.work)
+    await world.drain()
+    assert await world.text("variable", 5) == "# Second life"
+
+
+class _StaleRead:
+    """Finds nothing, as a read did a moment ago."""
+
+    def __init__(self, work: object) -> None:
+        self._work = work
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._work, name)
+
+    async def read(self, entity_type: str, entity_ids: object) -> list[object]:
+        return []
+
+
+async def test_a_text_that_is_too_long_fails_alone_and_loses_its_vector(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("rule", 1, "Long"), await world.put("rule", 2, "Short"))
+    long = {"description": "x" * 4_000, "condition": "y" * 4_000}
+    await world.mark_and_drain(
+        await world.put("rule", 1, "Long", **long), await world.put("rule", 2, "Short", action="stop")
+    )
+    state = await world.state("rule", 1)
+    assert (state["status"], state["error_code"]) == ("FAILED", "TEXT_TOO_LONG")
+    assert await world.text("rule", 1) is None
+    assert await world.text("rule", 2) == "# Short\n\n## Action\n\nstop"
+    assert ("RuleEmbeddingFailed", 1) in await world.events()
+
+
+async def test_a_failed_resource_is_embedded_when_it_is_mended(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("rule", 1, "Long", description="x" * 4_000, condition="y" * 4_000))
+    await world.mark_and_drain(await world.put("rule", 1, "Long"))
+    state = await world.state("rule", 1)
+    assert (state["status"], state["error_code"]) == ("COMPLETED", None)
+
+
+async def test_a_long_text_is_embedded_in_parts_where_its_type_says_so(world: ResourceWorld) -> None:
+    for number in range(1, 61):
+        await world.put("user", number, f"{number:03} {'n' * 200}")
+    await world.mark_and_drain(await world.put("group", 1, "Everybody", users=list(range(1, 61))))
+    (parts,) = world.embedder.calls
+    assert len(parts) > 1
+    assert "\n".join(parts).split() == (await world.text("group", 1)).split()
+
+
+async def test_a_text_that_the_model_refuses_fails_alone(world: ResourceWorld) -> None:
+    names = {number: REFUSED if number == 3 else f"Fine {number}" for number in range(1, 8)}
+    await world.mark_and_drain(*[await world.put("customer", number, name) for number, name in names.items()])
+    state = await world.state("customer", 3)
+    assert (state["status"], state["error_code"]) == ("FAILED", "MODEL_REJECTED_INPUT")
+    assert [await world.text("customer", number) for number in names if number != 3] == [
+        f"# {name}" for number, name in names.items() if number != 3
+    ]
+
+
+async def test_a_resource_of_which_nothing_is_known_is_called_by_its_name(world: ResourceWorld) -> None:
+    for position, name in enumerate(world.types):
+        await world.mark_and_drain(await world.put(name, position + 1, "Just a name"))
+    rows = await world.admin.fetch("SELECT DISTINCT embedding_text FROM module_embeddings_unified")
+    assert [row["embedding_text"] for row in rows] == ["# Just a name"]
+
+
+async def test_a_batch_given_back_waits_and_shows_its_fault(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    batch = await world.claim_one()
+    await world.work.give_back(batch, "EMBEDDER_UNAVAILABLE", "429", delay_seconds=30, counts=False)
+    state = await world.state("variable", 5)
+    assert (state["status"], state["error_code"], state["attempts"]) == ("PENDING", "EMBEDDER_UNAVAILABLE", 0)
+    assert await world.work.claim(1) == []
+
+
+async def test_a_resource_that_failed_twice_is_tried_alone(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", number, f"V{number}") for number in range(1, 6)])
+    for _ in range(2):
+        batch = await world.claim_one()
+        assert len(batch.resources) == 5
+        await world.work.give_back(batch, "TRANSIENT_FAULT", "?", delay_seconds=0, counts=True)
+    assert [len(batch.resources) for batch in await world.work.claim(10)] == [1] * 5
+
+
+async def test_an_exhausted_batch_ends_failed_and_is_not_stale(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    batch = await world.claim_one()
+    await world.work.fail(batch, "ATTEMPTS_EXHAUSTED", "gave up")
+    state = await world.state("variable", 5)
+    assert (state["status"], state["error_code"]) == ("FAILED", "ATTEMPTS_EXHAUSTED")
+    await world.admin.execute("UPDATE module_variable_variable SET created_at = created_at")
+    assert state["revision"] is not None
+    assert await world.events() == [("VariableEmbeddingFailed", 5)]
+
+
+async def test_the_type_that_waits_longest_goes_first(world: ResourceWorld) -> None:
+    for type_name in ("variable", "customer", "tag"):
+        await world.mirror.mark([await world.put(type_name, 1, "One")])
+    await world.mirror.mark([await world.put("variable", 2, "Two")])
+    assert [batch.entity_type for batch in await world.work.claim(10)] == ["variable", "customer", "tag"]
+
+
+async def test_what_is_asked_for_first_counts_for_freshness(world: ResourceWorld) -> None:
+    first = await world.put("variable", 5, "One")
+    await world.mirror.mark([first])
+    await world.mirror.mark([await world.put("variable", 5, "Two")])
+    batch = await world.claim_one()
+    assert batch.resources[0].requested_at == first.time
+    later = await world.put("variable", 5, "Three")
+    await world.mirror.mark([later])
+    await world.mirror.mark([await world.put("variable", 5, "Four")])
+    await world.embed(batch)
+    assert (await world.claim_one()).resources[0].requested_at == later.time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -22,6 +21,7 @@ from services.chassis.kernel.errors import (
     UnavailableError,
 )
 from services.chassis.observability.logs import get_logger
+from services.chassis.postgres.faults import DRIVER_FAULTS
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -97,15 +97,7 @@ def install(app: FastAPI) -> None:
         _log.warning("database_unavailable", error=f"{type(error).__name__}: {error}")
         return problem(UnavailableError("DATABASE_UNAVAILABLE", "the database does not answer", remedy="try again"))
 
-    for kind in (
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.AdminShutdownError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.InterfaceError,
-        ConnectionError,
-        TimeoutError,
-    ):
+    for kind in (*DRIVER_FAULTS, ConnectionError, TimeoutError):
         app.add_exception_handler(kind, on_database_fault)
 
     @app.exception_handler(Exception)

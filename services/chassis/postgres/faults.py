@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-DATABASE_AWAY: tuple[type[Exception], ...] = (
-    OSError,
-    TimeoutError,
+DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.CannotConnectNowError,
@@ -14,4 +12,7 @@ DATABASE_AWAY: tuple[type[Exception], ...] = (
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
 )
-"""Faults that pass by themselves. Any other error of the database is the fault of a statement or its data."""
+"""The driver's own faults that pass by themselves."""
+
+DATABASE_AWAY: tuple[type[Exception], ...] = (OSError, TimeoutError, *DRIVER_FAULTS)
+"""The same with the network's. Any other error of the database is the fault of a statement or its data."""

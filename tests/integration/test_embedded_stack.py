@@ -71,7 +71,7 @@ async def never_ready(pid: int) -> bool:
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's own limit is generous, and only reached by a fault."""
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.01)
 
 

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance, statu
 from tests.support.files import PATIENCE, FilesServer, running_files
 from tests.support.postgres import Database
 
-EXAMPLES = 15
+EXAMPLES = 8
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 

@@ -38,7 +38,7 @@ async def process(
     running = await asyncio.create_subprocess_exec(sys.executable, "-m", "services.files", env=environment)
     url = f"http://127.0.0.1:{port}"
     try:
-        async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as http:
+        async with httpx2.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=PATIENCE) as http:
 
             async def is_ready() -> bool:
                 assert running.returncode is None

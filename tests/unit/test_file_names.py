@@ -109,11 +109,11 @@ def test_a_media_type_is_guessed_from_the_name(name: str, media_type: str) -> No
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=[])),
     lambda children: st.lists(children) | st.dictionaries(st.text(st.characters(exclude_categories=[])), children),
-    max_leaves=8,
+    max_leaves=5,
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(st.dictionaries(st.text(st.characters(exclude_categories=[])), JSON))
 def test_accepted_metadata_is_storable_as_jsonb(metadata: dict[str, Any]) -> None:
     try:

@@ -19,7 +19,7 @@ MAX_FIELD_BYTES = 64 * 1024
 
 @dataclass(slots=True)
 class _Part:
-    """A part's headers, and whether it has begun or just goes on or has ended."""
+    """What the headers of a part say."""
 
     headers: dict[str, bytes] = field(default_factory=dict)
     name: str = ""

@@ -28,7 +28,7 @@ from cli.client import Answer, CauceClient, open_http
 from cli.errors import CommandError
 from cli.render import FileProgress, Screen, printable
 from cli.search import source_of
-from deploy.samples import DIAGRAM_PAGE, MANUAL, POLICY, RETENTION_PAGE, SCAN, write_samples
+from deploy.samples import DIAGRAM_PAGE, MANUAL, POLICY, SCAN, SHREDDING_PAGE, write_samples
 
 TOP_N = 3
 READ_PAGES = (3, 4)
@@ -67,11 +67,11 @@ class Question:
 
 QUESTIONS = (
     Question(
-        "¿Cuántos días se guardan las grabaciones de las cámaras de seguridad?",
+        "¿Cómo se destruyen los documentos en papel con datos personales?",
         "asked in Spanish, answered from a document in English",
         POLICY,
-        RETENTION_PAGE,
-        "twenty-one days",
+        SHREDDING_PAGE,
+        "shredded on the premises",
     ),
     Question(
         "¿A qué presión abre la válvula de seguridad PSV-204?",

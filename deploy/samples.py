@@ -27,7 +27,7 @@ SCAN = "parte-3187-escaneado.pdf"
 
 MANUAL_PAGES = 12
 DIAGRAM_PAGE = 8
-RETENTION_PAGE = 2
+SHREDDING_PAGE = 3
 
 _TEXTS = Path(__file__).with_name("sample_texts")
 _FONT = Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"

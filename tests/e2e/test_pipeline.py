@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from deploy.samples import POLICY, RETENTION_PAGE, SCAN, write_samples
+from deploy.samples import POLICY, SCAN, SHREDDING_PAGE, write_samples
 from tests.e2e.conftest import CauceStack
 
-SPANISH_QUESTION = "¿Cuántos días se guardan las grabaciones de las cámaras de seguridad?"
+SPANISH_QUESTION = "¿Cómo se destruyen los documentos en papel con datos personales?"
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -72,8 +72,8 @@ def test_documents_become_passages(documents: dict[str, dict[str, Any]]) -> None
 def test_a_spanish_question_finds_the_english_passage(stack: CauceStack, documents: dict[str, dict[str, Any]]) -> None:
     best, *_ = found(stack, SPANISH_QUESTION, "--top-n", 3)
     assert best["file_id"] == documents[POLICY]["file_id"]
-    assert best["page_from"] <= RETENTION_PAGE <= best["page_to"]
-    assert "twenty-one days" in " ".join(best["text"].split())
+    assert best["page_from"] <= SHREDDING_PAGE <= best["page_to"]
+    assert "shredded on the premises" in " ".join(best["text"].split())
 
 
 def test_a_scanned_page_is_found_by_what_its_picture_says(

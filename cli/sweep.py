@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.client import CauceClient
+from cli.client import Answer, CauceClient
 from cli.command import AsJson, DataDir, Url, run
 from cli.render import Screen
 
@@ -11,7 +11,19 @@ def sweep(url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) ->
     """Mark what is missing, stale, orphaned or stuck in the index, and print how many of each."""
 
     async def work(client: CauceClient, screen: Screen) -> bool:
-        screen.file(await client.sweep())
+        answer = await client.sweep()
+        if as_json:
+            screen.record(answer)
+        else:
+            show_sweep(screen, answer)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
+def show_sweep(screen: Screen, answer: Answer) -> None:
+    """Print what a sweep found, a line for each kind and reason."""
+    for kind, reasons in answer["counts"].items():
+        for reason, count in reasons.items():
+            screen.say(f"{kind}\t{reason}\t{count}")
+    screen.say(f"{answer['total']} marked for repair")

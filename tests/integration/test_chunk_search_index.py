@@ -183,6 +183,22 @@ async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, pool: 
         assert len(found.matches) == top_n
         scores = [match.score for match in found.matches]
         assert scores == sorted(scores, reverse=True)
+
+
+async def test_the_index_keeps_more_candidates_than_results_and_for_that_search_only(
+    tables: Index, pool: asyncpg.Pool
+) -> None:
+    space = await tables.add_space()
+    index = index_over(pool, exact_up_to=-1)
+    executed: list[str] = []
+    async with pool.acquire() as connection:
+        connection.add_query_logger(lambda record: executed.append(record.query))
+
+    for top_n in (EF_SEARCH_DEFAULT - 1, EF_SEARCH_DEFAULT, 1_000):
+        await index.nearest(SCOPE, space, EAST, asked(top_n=top_n))
+
+    candidates = [statement for statement in executed if "ef_search" in statement]
+    assert candidates == ["SET LOCAL hnsw.ef_search = 101", "SET LOCAL hnsw.ef_search = 1000"]
     async with pool.acquire() as connection:
         assert await connection.fetchval("SHOW hnsw.ef_search") == str(EF_SEARCH_DEFAULT)
 

@@ -111,17 +111,22 @@ async def test_a_form_without_its_last_boundary_ends_failed(files: FilesServer) 
 
 
 async def test_a_body_that_stalls_is_answered_and_given_up(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.3, storage_grace_seconds=0) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=1.0, storage_grace_seconds=0) as files:
         file_id = await files.register()
-        for head, body in (
-            (f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1000", b"x"),
-            (f"POST /files HTTP/1.1\nHost: x\nContent-Type: {MULTIPART}\nContent-Length: 1000", PART_HEAD + b"x"),
-            ("POST /files HTTP/1.1\nHost: x\nContent-Type: application/json\nContent-Length: 1000", b"{"),
-        ):
-            async with raw_request(files, head) as (reader, writer):
+
+        async def stall(head: str, body: bytes) -> tuple[int, str]:
+            async with raw_request(files, f"{head}\nHost: x\nContent-Length: 1000") as (reader, writer):
                 writer.write(body)
                 status, problem = await read_answer(reader)
-                assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE"), head
+                return status, problem["code"]
+
+        answers = await asyncio.gather(
+            stall(f"PUT /files/{file_id}/content HTTP/1.1", b"x"),
+            stall(f"POST /files HTTP/1.1\nContent-Type: {MULTIPART}", PART_HEAD + b"x"),
+            stall("POST /files HTTP/1.1\nContent-Type: application/json", b"{"),
+        )
+
+        assert answers == [(408, "UPLOAD_INCOMPLETE")] * 3
 
         async def all_failed() -> bool:
             listed = (await files.http.get("/files")).json()["files"]
@@ -133,17 +138,17 @@ async def test_a_body_that_stalls_is_answered_and_given_up(database: Database, t
 
 
 async def test_a_slow_body_that_goes_on_is_not_given_up(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=1.0) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=2.0) as files:
         file_id = await files.register()
-        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 20"
+        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 12"
         async with raw_request(files, head) as (reader, writer):
-            for _ in range(20):
+            for _ in range(12):
                 writer.write(b"x")
                 await writer.drain()
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
             status, body = await read_answer(reader)
 
-        assert (status, body["size_bytes"]) == (202, 20)
+        assert (status, body["size_bytes"]) == (202, 12)
 
 
 async def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(files: FilesServer) -> None:
@@ -272,6 +277,22 @@ async def test_an_upload_that_ends_after_its_bytes_were_given_up_stores_nothing(
     await garbage_is_collected(files)
     assert (files.objects(), await files.events()) == ([], [])
     assert (await files.file(file_id))["error_code"] == "UPLOAD_INCOMPLETE"
+
+
+async def test_an_upload_whose_bytes_are_just_being_deleted_stores_nothing(files: FilesServer) -> None:
+    file_id = await files.register()
+    head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+    async with raw_request(files, head) as (reader, writer):
+        writer.write(b"x")
+        await writer.drain()
+        await eventually(lambda: upload_has_begun(files))
+        await files.query("UPDATE module_files_garbage SET doomed = true")
+        writer.write(b"x")
+        status, problem = await read_answer(reader)
+
+    assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE")
+    await garbage_is_collected(files)
+    assert (files.objects(), await files.events()) == ([], [])
 
 
 async def test_deleted_bytes_go_once_their_grace_is_over(files: FilesServer) -> None:

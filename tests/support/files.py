@@ -21,7 +21,7 @@ from tests.support.postgres import Database
 
 TENANT = "acme"
 NO_BROKER = "127.0.0.1:1"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

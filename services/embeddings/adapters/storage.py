@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from obstore.exceptions import NotFoundError as ObjectNotFoundError
-from obstore.store import LocalStore, ObjectStore, from_url
+import obstore
+from obstore.store import LocalStore
 
+from services.chassis.storage import STORAGE_FAULTS, open_store, storage_unavailable
 from services.embeddings.application.ports import ObjectMissingError
 
 
@@ -17,25 +18,35 @@ class StoredObjects:
     """Reads the files service's objects by their keys. Implements the ObjectReader port."""
 
     def __init__(self, url: str) -> None:
-        """``url`` is ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``."""
-        self._store: ObjectStore = from_url(url)
+        """``url`` as for ``open_store``."""
+        self._store = open_store(url)
 
     @asynccontextmanager
     async def as_local_file(self, storage_key: str) -> AsyncIterator[Path]:
-        """The object as a local file. Raises ObjectMissingError when there is none."""
-        try:
-            if isinstance(self._store, LocalStore) and self._store.prefix is not None:
-                await self._store.head_async(storage_key)
-                yield Path(self._store.prefix) / storage_key
-            else:
-                with TemporaryDirectory(prefix="cauce-") as folder:
-                    yield await self._download(storage_key, Path(folder) / "object")
-        except ObjectNotFoundError as error:
-            raise ObjectMissingError(storage_key) from error
+        """The object as a local file.
 
-    async def _download(self, storage_key: str, path: Path) -> Path:
-        answer = await self._store.get_async(storage_key)
-        with path.open("wb") as file:
-            async for part in answer.stream():
-                file.write(part)
-        return path
+        Raises:
+            ObjectMissingError: there is none.
+            UnavailableError: ``STORAGE_UNAVAILABLE``.
+        """
+        if isinstance(self._store, LocalStore) and self._store.prefix is not None:
+            path = Path(self._store.prefix) / storage_key
+            if not path.is_file():
+                raise ObjectMissingError(storage_key)
+            yield path
+        else:
+            with TemporaryDirectory(prefix="cauce-") as folder:
+                path = Path(folder) / "object"
+                await self._download(storage_key, path)
+                yield path
+
+    async def _download(self, storage_key: str, path: Path) -> None:
+        try:
+            answer = await obstore.get_async(self._store, storage_key)
+            with path.open("wb") as file:
+                async for part in answer.stream():
+                    file.write(part)
+        except FileNotFoundError as error:
+            raise ObjectMissingError(storage_key) from error
+        except STORAGE_FAULTS as error:
+            raise storage_unavailable(error) from error

@@ -11,20 +11,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import LocalStore, from_url
+from obstore.store import LocalStore
 
-from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.storage import STORAGE_FAULTS, open_store, storage_unavailable
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore, RetryConfig
+    from obstore.store import ObjectStore
 
 PART_BYTES: Final = 5 * 1024 * 1024
 """S3's smallest part. A write holds the part that fills and those on their way."""
@@ -32,9 +29,6 @@ PARTS_ON_THE_WAY: Final = 2
 READ_BYTES: Final = 256 * 1024
 PROBE_KEY: Final = "health/files"
 CHECK_SECONDS: Final = 5.0
-REMOTE_SCHEMES: Final = ("s3", "gs", "az")
-
-_RETRY: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 
 
 class ObstoreStorage:
@@ -81,27 +75,8 @@ class ObstoreStorage:
 
 
 def open_storage(url: str) -> ObstoreStorage:
-    """The storage at ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://account/container``.
-
-    A local folder is made when it is missing.
-
-    Raises:
-        ConfigurationError: ``STORAGE_MISCONFIGURED``.
-    """
-    try:
-        address = urlsplit(url)
-        if address.scheme == "file":
-            return ObstoreStorage(LocalStore(url2pathname(address.path), mkdir=True))
-        if address.scheme not in REMOTE_SCHEMES:
-            raise ValueError(f"known are file, {', '.join(REMOTE_SCHEMES)}")
-        return ObstoreStorage(from_url(url, retry_config=_RETRY))
-    except (BaseError, OSError, ValueError) as error:
-        raise ConfigurationError(
-            "STORAGE_MISCONFIGURED",
-            f"object storage at {url!r} cannot be set up: {_first_line(error)}",
-            where="CAUCE_STORAGE_URL",
-            remedy="check the address and the credentials that the environment gives",
-        ) from error
+    """The storage at this address. Raises ConfigurationError ``STORAGE_MISCONFIGURED``."""
+    return ObstoreStorage(open_store(url))
 
 
 async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -117,17 +92,8 @@ async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 def _faults() -> Iterator[None]:
     try:
         yield
-    except (BaseError, OSError, TimeoutError) as error:
-        raise UnavailableError(
-            "STORAGE_UNAVAILABLE",
-            f"object storage does not work: {_first_line(error)}",
-            where="storage",
-            remedy="try again",
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+    except STORAGE_FAULTS as error:
+        raise storage_unavailable(error) from error
 
 
 def _make_durable(path: Path) -> None:

@@ -53,6 +53,11 @@ class Screen:
         """Print a result for a person, in one line however long."""
         self._out.print(text, soft_wrap=True)
 
+    def row(self, *fields: str) -> None:
+        """Print a result for a person or a program, with tabs between its fields; a console would expand them."""
+        sys.stdout.write("\t".join(fields) + "\n")
+        sys.stdout.flush()
+
     def note(self, text: str) -> None:
         """Tell a person something that is not a result."""
         self._notes.print(Text(text, "dim"), soft_wrap=True)
@@ -88,7 +93,7 @@ class Screen:
         rows = [(str(file["file_id"]), file["status"], printable(file["name"]), summary(file)) for file in files]
         if not self._in_terminal:
             for row in rows:
-                self.say("\t".join(row))
+                self.row(*row)
             return
         table = Table(*_LIST_COLUMNS, box=None, header_style="bold")
         for number, status, name, result in rows:

@@ -85,7 +85,7 @@ def list_(type_: Type, url: Url = None, data_dir: DataDir = None, as_json: AsJso
             if as_json:
                 screen.record(resource)
             else:
-                screen.say(f"{resource['id']}\t{printable(resource['name'])}")
+                screen.row(str(resource["id"]), printable(resource["name"]))
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

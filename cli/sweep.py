@@ -25,5 +25,5 @@ def show_sweep(screen: Screen, answer: Answer) -> None:
     """Print what a sweep found, a line for each kind and reason."""
     for kind, reasons in answer["counts"].items():
         for reason, count in reasons.items():
-            screen.say(f"{kind}\t{reason}\t{count}")
+            screen.row(kind, reason, str(count))
     screen.say(f"{answer['total']} marked for repair")

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.broker import EMBEDDED, KINDS, Kafka, running_broker
 from tests.support.postgres import Database, PostgresServer, running_postgres
@@ -19,6 +20,9 @@ def pytest_configure() -> None:
     kind = os.environ.get(TEST_BROKER, EMBEDDED)
     if kind not in KINDS:
         raise pytest.UsageError(f"{TEST_BROKER}={kind} is unknown; known are: {', '.join(KINDS)}")
+    # A machine at work is slow now and then: how long an example takes says nothing.
+    settings.register_profile("cauce", deadline=None)
+    settings.load_profile("cauce")
     for name in [name for name in os.environ if name.startswith(CALLERS_SETTINGS)]:
         del os.environ[name]
 

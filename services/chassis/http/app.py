@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
@@ -43,7 +43,7 @@ def create_app(
         version="1",
         lifespan=lifespan,
         dependencies=[Depends(reject_unknown_query)],
-        responses={"4XX": {"model": errors.Problem}, "5XX": {"model": errors.Problem}},
+        responses=errors.ERROR_RESPONSES,
     )
     app.state.http_settings = settings
     app.state.stopping = False
@@ -70,7 +70,7 @@ def create_app(
         faults = {name: fault for name, check in checks().items() if (fault := await _run(check)) is not None}
         return JSONResponse({"status": "not ready" if faults else "ready", "faults": faults}, 503 if faults else 200)
 
-    @app.get("/metrics", tags=["operations"])
+    @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in the Prometheus text format."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -20,6 +20,7 @@ from services.chassis.kernel.errors import (
     TooLargeError,
     UnavailableError,
 )
+from services.chassis.kernel.text import sanitise
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres.faults import DRIVER_FAULTS
 
@@ -50,6 +51,13 @@ class Problem(BaseModel):
     remedy: str | None = None
 
 
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": "Problem details", "content": {PROBLEM_JSON: {"schema": Problem.model_json_schema()}}}
+    for status in ("4XX", "5XX")
+}
+"""For the OpenAPI document of every service."""
+
+
 def status_of(error: CauceError) -> int:
     """The HTTP status of an error; 500 for one that no caller should see."""
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
@@ -62,8 +70,8 @@ def problem(error: CauceError, status: int | None = None) -> JSONResponse:
         title=error.code.replace("_", " ").capitalize(),
         status=status,
         code=error.code,
-        detail=error.message,
-        where=error.where,
+        detail=sanitise(error.message),
+        where=sanitise(error.where) if error.where else None,
         remedy=error.remedy,
     )
     headers = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import ResourceType
 from services.embeddings.adapters.postgres.file_work import OUTBOX
+from services.embeddings.adapters.postgres.resource_work import type_template
 from services.embeddings.application.ports import QueueDepth
 from services.embeddings.application.resource_ports import Fan
 from services.embeddings.domain.resource_work import Source
@@ -59,35 +60,35 @@ class PostgresResourceMirror:
     async def sweep(self) -> dict[str, Counter[str]]:
         """Repair what events did not bring. Return counts by reason, by type; nothing for a type that is well.
 
-        Reads the whole of the tables once, then repairs in small transactions. What it does not get to (beyond
-        ``MOST_SWEPT``) is left for the next sweep.
+        Reads the whole of a type's tables once, then repairs in small transactions. What it does not get to (beyond
+        ``MOST_SWEPT`` of a type) is left for the next sweep.
         """
-        rows = await self._pool.fetch(
-            load_query(_PACKAGE, "sweep_resources"),
-            list(self._types),
-            [type_.recipe for type_ in self._types.values()],
-            self._space_id,
-            IN_FLIGHT_SECONDS,
-            STUCK_SECONDS,
-            MOST_SWEPT,
-        )
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for row in rows:
-            found[row["entity_type"]][row["reason"]] += 1
-        stuck = [row for row in rows if row["reason"] == "STUCK"]
-        if stuck:
-            query = load_query(_PACKAGE, "free_stuck_resources")
-            await self._pool.execute(query, *_keys(stuck), STUCK_SECONDS)
-        now = datetime.now(UTC)
-        wishes = [Wish(row["entity_type"], row["entity_id"], now, None) for row in rows if row["reason"] != "STUCK"]
-        for start in range(0, len(wishes), SWEEP_BATCH):
-            await self._mark(wishes[start : start + SWEEP_BATCH])
-        return dict(found)
+        return {name: found for name, type_ in self._types.items() if (found := await self._sweep_type(type_))}
 
     async def measure(self) -> list[QueueDepth]:
         """The depth and oldest age of the queue by state."""
         rows = await self._pool.fetch(load_query(_PACKAGE, "measure_resources"), list(self._types))
         return [QueueDepth(**row) for row in rows]
+
+    async def _sweep_type(self, type_: ResourceType) -> Counter[str]:
+        rows = await self._pool.fetch(
+            type_template("sweep_resources", type_),
+            type_.name,
+            type_.recipe,
+            self._space_id,
+            IN_FLIGHT_SECONDS,
+            STUCK_SECONDS,
+            MOST_SWEPT,
+        )
+        stuck = [row["entity_id"] for row in rows if row["reason"] == "STUCK"]
+        if stuck:
+            query = load_query(_PACKAGE, "free_stuck_resources")
+            await self._pool.execute(query, type_.name, stuck, STUCK_SECONDS)
+        now = datetime.now(UTC)
+        wishes = [Wish(type_.name, row["entity_id"], now, None) for row in rows if row["reason"] != "STUCK"]
+        for start in range(0, len(wishes), SWEEP_BATCH):
+            await self._mark(wishes[start : start + SWEEP_BATCH])
+        return Counter(row["reason"] for row in rows)
 
     async def _mark(self, wishes: Sequence[Wish]) -> list[Fan]:
         """Mark them and their readers; remove those that the source of record has no more."""

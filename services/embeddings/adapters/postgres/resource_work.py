@@ -177,9 +177,13 @@ class PostgresResourceWork:
         )
 
     def _template(self, name: str, entity_type: str) -> str:
-        type_ = self._types[entity_type]
-        parts = {"table": identifier(type_.table), "context_view": identifier(type_.context_view)}
-        return fill(load_template(_PACKAGE, name), parts)
+        return type_template(name, self._types[entity_type])
+
+
+def type_template(name: str, type_: ResourceType) -> str:
+    """The statement ``sql/templates/<name>.sql`` for the tables of one type."""
+    parts = {"table": identifier(type_.table), "context_view": identifier(type_.context_view)}
+    return fill(load_template(_PACKAGE, name), parts)
 
 
 def _lease(batch: ClaimedBatch, entity_ids: Sequence[int]) -> tuple[str, Sequence[int], UUID]:

@@ -1,0 +1,262 @@
+"""The mirror of resources as the intake and the sweep see it, on the real tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from services.embeddings.application.resource_ports import Fan
+from services.embeddings.domain.resource_work import Source
+from tests.support.postgres import Database
+from tests.support.resources import TENANT, ResourceWorld, resource_world
+
+
+@pytest.fixture
+async def world(database: Database) -> AsyncIterator[ResourceWorld]:
+    async with resource_world(database) as world:
+        yield world
+
+
+async def let_changes_settle(world: ResourceWorld) -> None:
+    """As if every change had happened long ago, so that none counts as on its way."""
+    for type_ in world.types.values():
+        await world.admin.execute(f"ALTER TABLE {type_.source_table} DISABLE TRIGGER USER")
+        await world.admin.execute(f"UPDATE {type_.source_table} SET updated_at = now() - interval '1 hour'")
+        await world.admin.execute(f"ALTER TABLE {type_.source_table} ENABLE TRIGGER USER")
+
+
+async def pending(world: ResourceWorld) -> list[tuple[str, int]]:
+    rows = await world.admin.fetch(
+        "SELECT entity_type, entity_id FROM module_embeddings_resource WHERE status = 'PENDING' ORDER BY 1, 2"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def test_an_event_of_a_resource_that_nobody_has_leaves_nothing(world: ResourceWorld) -> None:
+    await world.mirror.mark([world.changed("variable", 5)])
+    assert await pending(world) == []
+
+
+async def test_the_name_and_tenant_are_those_of_the_source_of_record(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Inlet flow")])
+    state = await world.state("variable", 5)
+    assert (state["tenant_id"], state["name"]) == (TENANT, "Inlet flow")
+
+
+async def test_a_change_marks_what_is_made_from_it_once(world: ResourceWorld) -> None:
+    await world.mark_and_drain(
+        await world.put("variable", 5, "Inlet flow"),
+        await world.put("query", 7, "Total", variables=[5]),
+        await world.put("rule", 8, "Alarm", variables=[5]),
+    )
+    world.embedder.calls.clear()
+    fans = await world.mirror.mark([await world.put("variable", 5, "Outlet flow")])
+    assert fans == [Fan(Source("variable", 5), 2)]
+    assert await pending(world) == [("query", 7), ("rule", 8), ("variable", 5)]
+    await world.drain()
+    assert sorted(world.embedder.texts) == [
+        "# Alarm\n\n## Watches\n\n- Outlet flow",
+        "# Outlet flow",
+        "# Total\n\n## Uses\n\n- Outlet flow",
+    ]
+    assert await pending(world) == []
+
+
+async def test_a_change_two_steps_away_marks_nothing(world: ResourceWorld) -> None:
+    await world.mark_and_drain(
+        await world.put("customer", 1, "Acme"),
+        await world.put("variable", 5, "Flow", customer=1),
+        await world.put("query", 7, "Total", variables=[5]),
+    )
+    await world.mirror.mark([await world.put("customer", 1, "Acme and Sons")])
+    assert await pending(world) == [("customer", 1), ("variable", 5)]
+
+
+async def test_a_cycle_ends_by_itself(world: ResourceWorld) -> None:
+    """Each of two queries uses the other; a tag is shown in the variable that it marks, and shows it."""
+    events = [
+        await world.put("query", 1, "First", queries=[2]),
+        await world.put("query", 2, "Second", queries=[1]),
+        await world.put("tag", 1, "water", variables=[5]),
+        await world.put("variable", 5, "Flow"),
+    ]
+    await world.mark_and_drain(*events)
+    assert await world.mark_and_drain(await world.put("query", 1, "Renamed")) == 1
+    assert await world.text("query", 2) == "# Second\n\n## Uses\n\n- Renamed"
+    assert await pending(world) == []
+    assert await world.text("variable", 5) == "# Flow\n\n- Tags: water"
+    assert await world.text("tag", 1) == "# water\n\n## Marks\n\n- Flow"
+
+
+async def test_what_a_resource_refers_to_follows_where_it_reads_it_back(world: ResourceWorld) -> None:
+    """The variable cannot know of a tag that is yet to come: the tag's event finds it."""
+    await world.mark_and_drain(await world.put("variable", 5, "Flow"), await world.put("variable", 6, "Level"))
+    await world.mark_and_drain(await world.put("tag", 1, "water", variables=[5]))
+    assert await world.text("variable", 5) == "# Flow\n\n- Tags: water"
+    await world.mark_and_drain(await world.put("tag", 1, "water", variables=[6]))
+    assert await world.text("variable", 5) == "# Flow"
+    assert await world.text("variable", 6) == "# Level\n\n- Tags: water"
+    await world.mark_and_drain(await world.delete("tag", 1))
+    assert await world.text("variable", 6) == "# Level"
+
+
+async def test_a_resource_that_comes_later_is_shown_where_it_was_looked_for(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("query", 7, "Total", variables=[5]))
+    await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+    assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- Flow"
+    await world.mark_and_drain(await world.delete("variable", 5))
+    assert await world.text("query", 7) == "# Total"
+
+
+async def test_what_is_not_read_any_more_is_forgotten(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("query", 7, "Total", variables=[5, 6]))
+    await world.mark_and_drain(await world.put("query", 7, "Total", variables=[6]))
+    rows = await world.admin.fetch("SELECT source_type, source_id FROM module_embeddings_dependency")
+    assert [tuple(row) for row in rows] == [("variable", 6)]
+
+
+async def test_a_change_between_the_read_and_the_note_of_what_was_read_is_not_missed(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("variable", 5, "Old"))
+    await world.mirror.mark([await world.put("query", 7, "Total", variables=[5])])
+    batch = await world.claim_one()
+    remember = world.work.remember
+
+    async def change_first(*arguments: object) -> list[int]:
+        # The event is taken while nobody knows yet that the query reads the variable.
+        world.work.remember = remember  # type: ignore[method-assign]
+        await world.mirror.mark([await world.put("variable", 5, "New")])
+        return await remember(*arguments)  # type: ignore[arg-type]
+
+    world.work.remember = change_first  # type: ignore[method-assign]
+    await world.embed(batch)
+    assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- New"
+
+
+async def test_another_tenants_resource_is_never_shown(world: ResourceWorld) -> None:
+    await world.put("variable", 5, "Secret")
+    await world.admin.execute("UPDATE module_variable_variable SET tenant_id = 'other'")
+    await world.mark_and_drain(await world.put("query", 7, "Total", variables=[5]))
+    assert await world.text("query", 7) == "# Total"
+
+
+async def test_a_wide_fan_is_marked_in_one_statement(world: ResourceWorld) -> None:
+    await world.put("customer", 1, "Acme")
+    await world.source.execute(
+        "INSERT INTO module_variable_variable (id, tenant_id, name, customer)"
+        " SELECT id, $1, 'Variable ' || id, 1 FROM generate_series(1, 3000) AS id",
+        TENANT,
+    )
+    await world.mark_and_drain(*[world.changed("variable", number) for number in range(1, 3_001)])
+    world.statements.clear()
+    assert await world.mirror.mark([world.changed("customer", 1)]) == [Fan(Source("customer", 1), 3_000)]
+    assert len(world.statements) == 4
+
+
+class TestSweep:
+    async def test_a_healthy_system_has_nothing_to_mark(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(
+            await world.put("variable", 5, "Flow"), await world.put("query", 7, "Total", variables=[5])
+        )
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {}
+
+    async def test_a_change_on_its_way_is_not_missing(self, world: ResourceWorld) -> None:
+        await world.put("variable", 5, "Flow")
+        assert await world.mirror.sweep() == {}
+
+    async def test_a_resource_whose_event_was_lost_is_missing(self, world: ResourceWorld) -> None:
+        await world.put("variable", 5, "Flow")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"MISSING": 1}}
+        await world.drain()
+        assert await world.text("variable", 5) == "# Flow"
+        assert await world.mirror.sweep() == {}
+
+    async def test_a_resource_without_its_vector_is_missing(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await let_changes_settle(world)
+        await world.admin.execute("DELETE FROM module_embeddings_variable")
+        assert await world.mirror.sweep() == {"variable": {"MISSING": 1}}
+        await world.drain()
+        assert await world.text("variable", 5) == "# Flow"
+
+    async def test_a_lost_change_is_stale_and_its_readers_follow(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(
+            await world.put("variable", 5, "Old"), await world.put("query", 7, "Total", variables=[5])
+        )
+        await world.put("variable", 5, "New")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"STALE": 1}}
+        await world.drain()
+        assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- New"
+
+    async def test_a_lost_deletion_is_orphaned(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await world.delete("variable", 5)
+        assert await world.mirror.sweep() == {"variable": {"ORPHANED": 1}}
+        assert await world.state("variable", 5) is None
+        assert await world.text("variable", 5) is None
+
+    async def test_a_resource_deleted_and_made_again_unseen_is_stale(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "First life"))
+        await world.delete("variable", 5)
+        await world.put("variable", 5, "Second life")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"STALE": 1}}
+
+    async def test_another_recipe_makes_every_text_stale_and_costs_a_call_only_for_new_texts(
+        self, world: ResourceWorld
+    ) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await let_changes_settle(world)
+        await world.admin.execute("UPDATE module_embeddings_resource SET recipe = 'of yesterday'")
+        assert await world.mirror.sweep() == {"variable": {"STALE": 1}}
+        await world.drain()
+        assert len(world.embedder.calls) == 1
+        assert await world.mirror.sweep() == {}
+
+    async def test_a_lease_that_nobody_took_over_is_stuck(self, world: ResourceWorld) -> None:
+        await world.mirror.mark([await world.put("variable", 5, "Flow")])
+        await world.claim_one()
+        await let_changes_settle(world)
+        await world.expire_leases(seconds=1)
+        assert await world.mirror.sweep() == {}
+        await world.expire_leases(seconds=1_000)
+        assert await world.mirror.sweep() == {"variable": {"STUCK": 1}}
+        assert await pending(world) == [("variable", 5)]
+
+    async def test_a_vector_of_another_space_is_marked(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await let_changes_settle(world)
+        other = await world.admin.fetchval(
+            "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
+            " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
+        )
+        await world.admin.execute("UPDATE module_embeddings_resource SET space_id = $1", other)
+        assert await world.mirror.sweep() == {"variable": {"OTHER_SPACE": 1}}
+
+    async def test_a_failed_resource_is_left_alone_until_it_changes(self, world: ResourceWorld) -> None:
+        long = {"description": "x" * 4_000, "condition": "y" * 4_000}
+        await world.mark_and_drain(await world.put("rule", 1, "Long", **long))
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {}
+        await world.put("rule", 1, "Short")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"rule": {"STALE": 1}}
+
+    async def test_an_exhausted_resource_is_left_alone_until_it_changes(self, world: ResourceWorld) -> None:
+        await world.mirror.mark([await world.put("rule", 1, "Kills workers")])
+        await world.work.fail(await world.claim_one(), "ATTEMPTS_EXHAUSTED", "gave up")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {}
+
+
+async def test_the_queue_is_measured_by_state(world: ResourceWorld) -> None:
+    event = await world.put("variable", 5, "Flow")
+    object.__setattr__(event, "time", datetime.now(UTC) - timedelta(seconds=100))
+    await world.mirror.mark([event])
+    (depth,) = await world.mirror.measure()
+    assert (depth.status, depth.depth) == ("PENDING", 1)
+    assert depth.oldest_age >= 100

@@ -112,7 +112,7 @@ class Screen:
 
     def passage(self, heading: str, where: str, text: str) -> None:
         """Print a heading and, indented under it, the text of a chunk."""
-        self.say(Text.assemble((printable(heading), "bold"), "  ", (where, "dim")))
+        self.say(Text.assemble((printable(heading), "bold"), (f"  {where}" if where else "", "dim")))
         body = Text(printable(text, keep="\n\t"))
         if self._in_terminal:
             self._out.print(Padding(body, (0, 0, 0, 4)))

@@ -277,19 +277,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the stack running and print its addresses")
     keep = parser.parse_args().keep
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     screen = Screen(as_json=False)
     folder = Path(tempfile.mkdtemp(prefix="cauce-demo-"))
     # Under root the database runs under an account of its own, which has to get through.
     folder.chmod(0o711)
+    status = 0
     try:
         _run(folder, screen, keep=keep)
     except DemoError as error:
         _show_failure(error, folder, screen)
         return 1
+    except KeyboardInterrupt:
+        keep = False
+        status = 130
     if not keep:
         shutil.rmtree(folder)
-    return 0
+    return status
 
 
 if __name__ == "__main__":

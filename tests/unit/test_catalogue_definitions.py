@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from services.chassis.kernel.errors import InvalidInputError, NotFoundError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.resource_types import Field, FieldKind, Overflow, ResourceType
+from services.files.application import import_resources
 from services.files.application.import_resources import GROUP, ImportReport, ImportResources, Row
 from services.files.domain.resource import (
     _READERS,
@@ -27,7 +28,7 @@ from services.files.domain.resource import (
     ResourceDeletion,
     define_resource,
 )
-from services.files.entrypoints.http.resources import _lines
+from services.files.entrypoints.http.resources import ImportReportBody, _lines
 
 LENGTHS = {FieldKind.TEXT: 10, FieldKind.TEXTS: 2, FieldKind.REFERENCES: 2}
 TYPE = ResourceType(
@@ -263,6 +264,14 @@ async def test_good_rows_go_on_when_others_are_bad() -> None:
         (10, None, "INVALID_RESOURCE", "id"),
         (11, 6, "RESOURCE_ID_TAKEN", "id"),
     ]
+
+
+async def test_errors_beyond_those_that_are_listed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_resources, "MAX_LISTED_ERRORS", 2)
+
+    report = ImportReportBody.of(await imported(InMemoryResources(), {}, {"id": 1}, {}, {}, {}))
+
+    assert (report.created, report.failed, len(report.errors), report.errors_not_listed) == (1, 4, 2, 2)
 
 
 async def test_an_unknown_type_is_refused_before_a_row_is_read() -> None:

@@ -16,9 +16,8 @@ from contracts.events.topics import CATALOG_EVENTS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
-from services.chassis.models.gemini import GeminiVision
 from services.chassis.models.model_settings import ModelSettings
-from services.chassis.models.registry import build_document_embedder, get_space
+from services.chassis.models.registry import build_document_embedder, build_vision, get_space
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.chunking import StructuralChunker
@@ -123,7 +122,7 @@ def _worker(
 
 def _describer(settings: WorkerSettings, models: ModelSettings) -> GeminiImageDescriber | OcrImageDescriber:
     if settings.image_describer == "gemini":
-        return GeminiImageDescriber(GeminiVision(models))
+        return GeminiImageDescriber(build_vision(models))
     return OcrImageDescriber()
 
 

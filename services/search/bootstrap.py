@@ -17,14 +17,19 @@ from services.chassis.models.registry import KNOWN_SPACES, build_query_embedder
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.observability import get_logger
 from services.chassis.postgres.pool import create_pool
+from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.adapters.postgres.spaces import PostgresSpaces
 from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import QueryEmbedder
 from services.search.application.query_vectors import QueryVectors
 from services.search.application.read_file_chunks import ReadFileChunks
+from services.search.application.read_resource import ReadResource
 from services.search.application.search_file_chunks import SearchFileChunks
-from services.search.entrypoints.http.routes import router
+from services.search.application.search_resources import SearchResources
+from services.search.entrypoints.http import resources as resources_routes
+from services.search.entrypoints.http import routes
 from services.search.entrypoints.watch_space import watch_space
 from services.search.settings import SearchSettings
 
@@ -39,6 +44,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
     """The application. Its start is refused when the active embedding space is one that it cannot serve."""
     checks: dict[str, HealthCheck] = {}
     timeout = settings.search_timeout_seconds
+    types = load_resource_types(settings.resource_types_dir)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -50,6 +56,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 min_size=0,
                 max_size=settings.search_pool_size,
                 server_settings=server_settings(settings.search_ef_search),
+                reset_on_release=False,
             )
             resources.push_async_callback(pool.close)
             open_embedder = _embedder_opener(
@@ -69,11 +76,21 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             query_vectors = QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout)
             app.state.search_file_chunks = SearchFileChunks(active_space, query_vectors, index)
             app.state.read_file_chunks = ReadFileChunks(index)
+            resources_index = PostgresResourceIndex(
+                pool,
+                types,
+                ef_search=settings.search_ef_search,
+                exact_up_to=settings.search_exact_up_to,
+                timeout_seconds=timeout,
+            )
+            app.state.search_resources = SearchResources(active_space, query_vectors, resources_index, types)
+            app.state.read_resource = ReadResource(resources_index, types)
             checks.update(_checks(pool, active_space))
             yield
 
     app = create_app("Cauce search", service="search", settings=settings, lifespan=lifespan, checks=lambda: checks)
-    app.include_router(router)
+    app.include_router(routes.router)
+    app.include_router(resources_routes.router)
     return app
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from services.chassis.settings import GeminiSettings, HttpSettings
+from services.chassis.settings import GeminiSettings, HttpSettings, ResourceTypeSettings
 
 
-class SearchSettings(HttpSettings):
+class SearchSettings(HttpSettings, ResourceTypeSettings):
     """Settings of the search service, each as ``CAUCE_<NAME>``.
 
     Attributes:

@@ -7,8 +7,13 @@ from typing import Protocol
 
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import EmbeddingSpace, Vector
-from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria
-from services.search.domain.results import FileChunks, NearestFileChunks
+from services.search.domain.criteria import (
+    FileChunksCriteria,
+    FileChunkSearchCriteria,
+    ResourceKey,
+    ResourceSearchCriteria,
+)
+from services.search.domain.results import FileChunks, NearestFileChunks, NearestResources, StoredResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,15 @@ class FileChunkIndex(Protocol):
 
         Raises NotFoundError ``FILE_NOT_FOUND`` for a file outside the scope.
         """
+
+
+class ResourceIndex(Protocol):
+    """The resources of every type, within the caller's scope and one embedding space."""
+
+    async def nearest(
+        self, scope: AccessScope, space_id: int, vector: Vector, criteria: ResourceSearchCriteria
+    ) -> NearestResources:
+        """The resources nearest to the vector, best first, equal scores by type and id."""
+
+    async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
+        """What the index holds of a resource, None when it has none within the scope."""

@@ -42,24 +42,46 @@ class FileChunkSearchCriteria:
     file_id: int | None = None
 
     def __post_init__(self) -> None:
-        text = sanitise(self.query_text).strip()
-        if not text:
-            raise InvalidInputError(
-                "INVALID_QUERY", "the query has no text", where="query", remedy="say what to look for"
-            )
-        if len(text) > QUERY_MAX_CHARACTERS:
-            raise InvalidInputError(
-                "QUERY_TOO_LONG",
-                f"the query has {len(text)} characters; the most is {QUERY_MAX_CHARACTERS}",
-                where="query",
-                remedy="ask in fewer words",
-            )
-        object.__setattr__(self, "query_text", text)
-        _require_between("topN", self.top_n, 1, TOP_N_MAX)
-        if self.min_score is not None:
-            _require_between("minScore", self.min_score, -1, 1)
+        object.__setattr__(self, "query_text", _query_text(self.query_text))
+        _require_limits(self.top_n, self.min_score)
         if self.file_id is not None:
             _require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSearchCriteria:
+    """The resources that mean nearly the same as a text.
+
+    Attributes:
+        query_text: 1 to 8,000 characters; kept without control characters and surrounding white space.
+        entity_types: look among these types only, each named once; empty for all.
+        top_n: 1 to 1,000; the most results to return.
+        min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
+
+    Raises:
+        InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
+    """
+
+    query_text: str
+    entity_types: tuple[str, ...] = ()
+    top_n: int = TOP_N_DEFAULT
+    min_score: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "query_text", _query_text(self.query_text))
+        object.__setattr__(self, "entity_types", tuple(dict.fromkeys(self.entity_types)))
+        _require_limits(self.top_n, self.min_score)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKey:
+    """One resource: its type and its id. Raises InvalidInputError ``INVALID_REQUEST`` for an id out of range."""
+
+    entity_type: str
+    entity_id: int
+
+    def __post_init__(self) -> None:
+        _require_between("id", self.entity_id, 1, _IDENTIFIER_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +146,26 @@ class FileChunksCriteria:
         _require_between("limit", self.limit, 1, CHUNKS_MAX)
         if self.after is not None:
             _require_between("after", self.after, 0, _POSITION_MAX)
+
+
+def _query_text(given: str) -> str:
+    text = sanitise(given).strip()
+    if not text:
+        raise InvalidInputError("INVALID_QUERY", "the query has no text", where="query", remedy="say what to look for")
+    if len(text) > QUERY_MAX_CHARACTERS:
+        raise InvalidInputError(
+            "QUERY_TOO_LONG",
+            f"the query has {len(text)} characters; the most is {QUERY_MAX_CHARACTERS}",
+            where="query",
+            remedy="ask in fewer words",
+        )
+    return text
+
+
+def _require_limits(top_n: int, min_score: float | None) -> None:
+    _require_between("topN", top_n, 1, TOP_N_MAX)
+    if min_score is not None:
+        _require_between("minScore", min_score, -1, 1)
 
 
 def _require_between(name: str, value: float, least: int, most: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -86,3 +87,53 @@ class FileChunks:
     pages: int | None
     chunks: tuple[FileChunk, ...]
     next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceMatch:
+    """A resource that was found, with the text that its vector stands for."""
+
+    entity_type: str
+    entity_id: int
+    name: str
+    embedding_text: str
+    score: float
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NearestResources:
+    """The resources nearest to a vector, best first, and how they were looked for."""
+
+    matches: tuple[ResourceMatch, ...]
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSearchResult:
+    """Resources, best first; equal scores in the order of type and id."""
+
+    results: tuple[ResourceMatch, ...]
+    executed: Executed
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResource:
+    """What the index holds of a resource.
+
+    Attributes:
+        text_hash: SHA-256 of the text, in hexadecimal.
+        space: the name of the vector's embedding space.
+        age_seconds: since the vector was written.
+        status: of the resource's processing; the vector may be of an earlier state while it is not COMPLETED.
+    """
+
+    entity_type: str
+    entity_id: int
+    name: str
+    embedding_text: str
+    text_hash: str
+    space: str
+    updated_at: datetime
+    age_seconds: float
+    status: str

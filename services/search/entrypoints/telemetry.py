@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from opentelemetry import metrics, trace
 
-from services.search.domain.results import FileChunkSearchResult
+from services.search.domain.results import FileChunkSearchResult, ResourceSearchResult
+
+Result = TypeVar("Result", FileChunkSearchResult, ResourceSearchResult)
 
 _tracer = trace.get_tracer("cauce")
 _meter = metrics.get_meter("cauce")
@@ -15,13 +18,13 @@ _duration = _meter.create_histogram("cauce.search.duration", unit="s", descripti
 _results = _meter.create_histogram("cauce.search.results", unit="{result}", description="Results of a search")
 
 
-async def observed_search(search: Awaitable[FileChunkSearchResult]) -> FileChunkSearchResult:
-    """Wait for the search, and record what was executed, how long it took and how much it found."""
+async def observed_search(over: str, search: Awaitable[Result]) -> Result:
+    """Wait for the search over ``files`` or ``resources``, and record what was executed, how long it took and how much it found."""
     started = time.perf_counter()
-    with _tracer.start_as_current_span("search file chunks") as span:
+    with _tracer.start_as_current_span(f"search {over}") as span:
         result = await search
         executed = result.executed
-        attributes = {"mode": executed.mode, "space": executed.space, "strategy": executed.strategy.value}
+        attributes = {"over": over, "mode": executed.mode, "space": executed.space, "strategy": executed.strategy.value}
         span.set_attributes(
             {**attributes, "results": len(result.results), "query_vector_cached": executed.query_vector_cached}
         )

@@ -18,13 +18,15 @@ from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks
 
 EF_SEARCH_DEFAULT = 100
 EF_SEARCH_MAX = 1_000  # pgvector's
-_SEEN_LARGE_SECONDS = 60
+COUNTED_FOR_SECONDS = 5.0
+
+_COUNTED_TENANTS_MAX = 10_000
 
 _tracer = trace.get_tracer("cauce")
 
 
 def server_settings(ef_search: int = EF_SEARCH_DEFAULT) -> Mapping[str, str]:
-    """Session settings that ``PostgresFileChunkIndex`` needs of its pool; a ``SET`` would not survive the pool's reset.
+    """Session settings that ``PostgresFileChunkIndex`` needs of its pool.
 
     An index scan goes on until enough rows pass the filters. Its order is relaxed, and restored outside. The planner
     counts no cost for reading vectors out of line and would compare 10,000 of them instead of walking the index; every
@@ -47,14 +49,24 @@ class PostgresFileChunkIndex:
         exact_up_to: a tenant's chunks are compared one by one while they are no more than this: complete, where an
             index scan would walk over other tenants' rows. 2,000 take about 15 ms.
         timeout_seconds: for a connection, and for a statement.
+        counted_for_seconds: how long a tenant is taken to be as large as it was; a wrong guess costs only time.
     """
 
-    def __init__(self, pool: asyncpg.Pool, *, ef_search: int, exact_up_to: int, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        *,
+        ef_search: int,
+        exact_up_to: int,
+        timeout_seconds: float,
+        counted_for_seconds: float = COUNTED_FOR_SECONDS,
+    ) -> None:
         self._pool = pool
         self._ef_search = ef_search
         self._exact_up_to = exact_up_to
         self._timeout = timeout_seconds
-        self._large_until: dict[tuple[str, int], float] = {}
+        self._counted_for = counted_for_seconds
+        self._is_large: dict[tuple[str, int], tuple[bool, float]] = {}
 
     async def nearest(
         self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
@@ -68,7 +80,7 @@ class PostgresFileChunkIndex:
                     rows = await self._fetch(connection, "nearest_chunks_of_file", *arguments, criteria.file_id)
                     if not rows:
                         raise file_not_found(criteria.file_id)
-                elif await self._is_large(connection, scope, space_id):
+                elif await self._exceeds_exact(connection, scope, space_id):
                     strategy = Strategy.HNSW
                     rows = await self._walk_index(connection, criteria.top_n, *arguments)
                 else:
@@ -104,18 +116,17 @@ class PostgresFileChunkIndex:
             await connection.execute(f"SET LOCAL hnsw.ef_search = {min(top_n + 1, EF_SEARCH_MAX):d}")
             return await self._fetch(connection, "nearest_chunks", *arguments)
 
-    async def _is_large(self, connection: asyncpg.Connection, scope: AccessScope, space_id: int) -> bool:
-        """Whether the tenant has too many chunks to compare them all.
-
-        What was found large is taken for large for a minute; what is small is counted each time, which is cheap.
-        """
+    async def _exceeds_exact(self, connection: asyncpg.Connection, scope: AccessScope, space_id: int) -> bool:
+        """Whether the tenant has too many chunks to compare them all."""
         key = (scope.tenant_id, space_id)
-        if time.monotonic() < self._large_until.get(key, 0):
-            return True
+        large, until = self._is_large.get(key, (False, 0.0))
+        if time.monotonic() < until:
+            return large
         rows = await self._fetch(connection, "count_chunks", scope.tenant_id, space_id, self._exact_up_to + 1)
-        large: bool = rows[0]["count"] > self._exact_up_to
-        if large:
-            self._large_until[key] = time.monotonic() + _SEEN_LARGE_SECONDS
+        large = bool(rows[0]["count"] > self._exact_up_to)
+        if len(self._is_large) >= _COUNTED_TENANTS_MAX:
+            self._is_large.clear()
+        self._is_large[key] = (large, time.monotonic() + self._counted_for)
         return large
 
     async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:

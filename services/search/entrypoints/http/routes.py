@@ -63,7 +63,7 @@ async def search_file_chunks(
 ) -> FileChunkSearchResult:
     """Find the passages that mean nearly the same as the query, best first."""
     criteria = FileChunkSearchCriteria(body.query, body.top_n, body.min_score, body.file_id)
-    return await observed_search(use_case(scope, criteria))
+    return await observed_search("files", use_case(scope, criteria))
 
 
 @router.get("/{fileId}/chunks")

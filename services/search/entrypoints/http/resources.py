@@ -1,0 +1,63 @@
+"""Search over resources: the routes parse, call a use case and render what it answers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from services.chassis.http.app import CallerScope
+from services.search.application.read_resource import ReadResource
+from services.search.application.search_resources import SearchResources
+from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria
+from services.search.domain.results import ResourceSearchResult, StoredResource
+from services.search.entrypoints.telemetry import observed_search
+
+router = APIRouter(prefix="/api/web/embeddings", tags=["resources"])
+
+
+class ResourceSearchRequest(BaseModel):
+    """A question to the resources."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+
+    query: str = Field(description="What to look for, in any language; 1 to 8,000 characters.")
+    entity_types: list[str] | None = Field(
+        default=None, description="Look among these types only; all types when left out or empty.", max_length=100
+    )
+    top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
+    min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
+
+
+async def _search_resources(request: Request) -> SearchResources:
+    use_case: SearchResources = request.app.state.search_resources
+    return use_case
+
+
+async def _read_resource(request: Request) -> ReadResource:
+    use_case: ReadResource = request.app.state.read_resource
+    return use_case
+
+
+@router.post("/search")
+async def search_resources(
+    body: ResourceSearchRequest,
+    scope: CallerScope,
+    use_case: Annotated[SearchResources, Depends(_search_resources)],
+) -> ResourceSearchResult:
+    """Find the resources that mean nearly the same as the query, best first, of one type, of several, or of all."""
+    criteria = ResourceSearchCriteria(body.query, tuple(body.entity_types or ()), body.top_n, body.min_score)
+    return await observed_search("resources", use_case(scope, criteria))
+
+
+@router.get("/{type}/{id}")
+async def read_resource(
+    entity_type: Annotated[str, Path(alias="type")],
+    entity_id: Annotated[int, Path(alias="id")],
+    scope: CallerScope,
+    use_case: Annotated[ReadResource, Depends(_read_resource)],
+) -> StoredResource:
+    """Read what the index holds of a resource: the text that its vector stands for, its hash, space and age."""
+    return await use_case(scope, ResourceKey(entity_type, entity_id))

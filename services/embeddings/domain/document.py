@@ -10,7 +10,7 @@ class PageImage:
     """An image that stands on a page, already decoded, bounded in size and encoded again by the extractor.
 
     Attributes:
-        digest: SHA-256 of the original image's bytes; equal images have equal digests.
+        digest: SHA-256 of ``data`` in hexadecimal; equal images have equal digests.
         media_type: ``image/png`` or ``image/jpeg``.
         data: the encoded image.
         width: pixels.

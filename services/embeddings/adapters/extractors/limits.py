@@ -42,3 +42,12 @@ class ExtractionLimits:
         allowed = getattr(self, limit)
         if value > allowed:
             raise ResourceLimitError(limit, f"the document has {value:,} where at most {allowed:,} are read")
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether the error is at bottom that there was no memory, which native code says in its own ways."""
+    while error is not None:
+        if isinstance(error, MemoryError) or "alloc" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

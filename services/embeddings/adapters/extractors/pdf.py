@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import regex
 from PIL import Image
 
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
-from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
 from services.embeddings.adapters.extractors.reading_order import Box, in_reading_order
 from services.embeddings.domain.document import Page, PageImage
@@ -113,15 +114,19 @@ class _PageReader:
     def read(self, index: int) -> Page:
         try:
             text, images = self._content(self._document.load_page(index))
-        except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
-            if "alloc" in str(error):  # "malloc (n bytes) failed" and its like
+        except (ExtractionError, MemoryError):
+            raise
+        except Exception as error:  # a page may break in any way; the others are still there
+            if is_out_of_memory(error):
                 raise MemoryError from error
             return Page(index + 1, "")
         return Page(index + 1, text, images)
 
     def _content(self, page: Any) -> tuple[str, tuple[PageImage, ...]]:
-        blocks = page.get_text("blocks", flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
-        text = _text(page, [block for block in blocks if block[6] == 0])
+        text_page = page.get_textpage(flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
+        blocks = text_page.extractBLOCKS()
+        self._limits.require("characters", sum(len(block[4]) for block in blocks))
+        text = _text(page, text_page, [block for block in blocks if block[6] == 0])
         has_images = any(block[6] == 1 for block in blocks)
         placed = self._placed_images(page) if has_images else []
         characters = len("".join(text.split()))
@@ -136,10 +141,17 @@ class _PageReader:
 
     def _placed_images(self, page: Any) -> list[dict[str, Any]]:
         """The images that stand on the page, in the order in which they are painted."""
-        visible = pymupdf.Rect(0, 0, page.cropbox.width, page.cropbox.height)
-        placed = page.get_image_info(xrefs=True)
+        placed = page.get_image_info()
         for image in placed:
             self._limits.require("pixels", image["width"] * image["height"])
+        stored: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for xref, _, width, height, *_ in page.get_images(full=True):
+            stored[width, height].append(xref)
+        if any(len(stored[image["width"], image["height"]]) > 1 for image in placed):
+            placed = page.get_image_info(xrefs=True)  # tells images of one size apart, by decoding all of them
+        visible = pymupdf.Rect(0, 0, page.cropbox.width, page.cropbox.height)
+        for image in placed:
+            image.setdefault("xref", next(iter(stored[image["width"], image["height"]]), 0))
             image["rect"] = pymupdf.Rect(image["bbox"]) & visible
         return [image for image in placed if not image["rect"].is_empty]
 
@@ -223,8 +235,10 @@ def _is_ocr_layer(page: Any) -> bool:
     return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
 
 
-def _text(page: Any, blocks: list[tuple[Any, ...]]) -> str:
-    if page.rotation or any(_is_unusual(block) for block in blocks):
+def _text(page: Any, text_page: Any, blocks: list[tuple[Any, ...]]) -> str:
+    """The text in reading order. Blocks are in order inside as a rule; where one is not, its lines are looked at."""
+    found = list(text_page.this)
+    if any(_is_unusual(found[block[5]], block) for block in blocks):
         text = _text_by_line(page)
     else:
         texts = (_without_blank_lines(block[4]) for block in blocks)
@@ -237,25 +251,28 @@ def _without_blank_lines(text: str) -> str:
     return "\n".join(line for line in map(str.strip, text.split("\n")) if line)
 
 
-def _is_unusual(block: tuple[Any, ...]) -> bool:
-    """Whether a block's shape says that its lines stand side by side or run upwards or downwards.
+def _is_unusual(found: Any, block: tuple[Any, ...]) -> bool:
+    """Whether the lines of a block run in another direction than rightwards, or are not one below the other.
 
-    Told by the ratio of a line's height to a character's width, which is between 1.5 and 5 in ordinary text. To ask
-    for the direction of every line takes half as long again as reading the page.
+    Told by its first two lines, and by the height of a line in widths of a character, which is 1.5 to 5 in ordinary
+    text. To look at every line of every page takes half as long again as reading it.
     """
-    x0, y0, x1, y1, text = block[:5]
-    lines = text.strip("\n").split("\n")
-    longest = max(len(line) for line in lines)
-    if longest == 0 or x1 <= x0:
+    first, second = (*(line.m_internal for line in islice(found, 2)), None, None)[:2]
+    if first is None or first.dir.x < 0.5:
+        return True
+    if second is None:
         return False
-    ratio = (y1 - y0) / len(lines) / ((x1 - x0) / longest)
-    return (len(lines) > 1 and ratio < 1.3) or (longest > 3 and ratio > 7)
+    if second.bbox.y0 < (first.bbox.y0 + first.bbox.y1) / 2:
+        return True
+    x0, y0, x1, y1, text = block[:5]
+    lines = text.rstrip("\n").split("\n")
+    return bool((y1 - y0) / len(lines) < 1.3 * (x1 - x0) / max(map(len, lines)))
 
 
 def _text_by_line(page: Any) -> str:
     """The text of a page whose lines run in any direction: each direction by itself, the one with most text first."""
     boxes: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
-    for block in page.get_text("dict", flags=_TEXT_FLAGS)["blocks"]:
+    for block in page.get_textpage(flags=_TEXT_FLAGS).extractDICT()["blocks"]:
         for line in block["lines"]:
             direction = round(line["dir"][0]), round(line["dir"][1])
             text = "".join(span["text"] for span in line["spans"]).strip()

@@ -12,6 +12,7 @@ from statistics import median
 _MIN_GUTTER = 8.0
 _MIN_COLUMN_LINES = 3
 _MIN_COLUMN_CHARACTERS = 14
+_MAX_SPACE_IN_COLUMNS = 2.5
 # The time grows with the square of their number: a page with more keeps the order of its content.
 _MAX_BOXES = 3000
 
@@ -40,7 +41,7 @@ class Box:
 def in_reading_order(boxes: Sequence[Box]) -> str:
     """The text of all boxes in reading order: a line for each row, a blank line where the page leaves space.
 
-    Boxes side by side are one row, parted by a tab, unless they are columns of prose.
+    Boxes side by side are one row, parted by a tab where there is space between them, unless they are columns of prose.
     """
     rows = list(_rows(boxes) if len(boxes) <= _MAX_BOXES else boxes)
     parts = [row.text for row in rows[:1]]
@@ -71,7 +72,7 @@ def _row(band: list[Box]) -> Iterator[Box]:
             min(box.y0 for box in band),
             max(box.x1 for box in band),
             max(box.y1 for box in band),
-            "\t".join(box.text.strip() for box in ordered),
+            ordered[0].text + "".join(_space(left, right) + right.text for left, right in pairwise(ordered)),
         )
         return
     gap = _widest_gap(band)
@@ -80,6 +81,10 @@ def _row(band: list[Box]) -> Iterator[Box]:
     else:
         yield from _rows([box for box in band if box.x0 < gap[1]])
         yield from _rows([box for box in band if box.x0 >= gap[1]])
+
+
+def _space(left: Box, right: Box) -> str:
+    return " " if right.x0 - left.x1 < right.line_height else "\t"
 
 
 def _bands(boxes: Sequence[Box]) -> list[list[Box]]:
@@ -98,14 +103,20 @@ def _bands(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 def _regions(bands: list[list[Box]]) -> Iterator[list[Box]]:
-    """Consecutive bands that share a gutter, or that have none, as one."""
+    """Consecutive bands that share a gutter, or that have none, as one.
+
+    Columns end where the page leaves more than a paragraph's space: what stands beyond is a header, a footer, or
+    columns of their own.
+    """
     region: list[Box] = []
     has_gutter = False
     for band in bands:
         together = [*region, *band]
         band_has = _gutter(band, min_lines=1) is not None
         together_has = _gutter(together, min_lines=1) is not None
-        if not region or together_has or not (has_gutter or band_has):
+        space = min(box.y0 for box in band) - max((box.y1 for box in region), default=0.0)
+        is_near = space <= _MAX_SPACE_IN_COLUMNS * max(box.line_height for box in band)
+        if not region or (together_has and is_near) or not (together_has or has_gutter or band_has):
             region, has_gutter = together, together_has
         else:
             yield region

@@ -13,7 +13,7 @@ from services.chassis.kernel.text import sanitise
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
-from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
 from services.embeddings.domain.document import Page
 from services.embeddings.domain.errors import ExtractionError
 
@@ -127,6 +127,8 @@ def _pages(found: Format, source: Source) -> Iterator[Page]:
         except RecursionError:
             raise ExtractionError("CORRUPT", f"the {found.name} file nests deeper than can be read") from None
         except Exception as error:
+            if is_out_of_memory(error):
+                raise MemoryError from error
             raise ExtractionError(
                 "CORRUPT",
                 f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],

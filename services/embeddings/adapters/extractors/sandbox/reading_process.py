@@ -93,7 +93,7 @@ def _confine(limits: ExtractionLimits, *, keep: int) -> None:
     with contextlib.suppress(OSError):  # when the machine runs out of memory, this process is the one to go
         Path("/proc/self/oom_score_adj").write_text("1000")
     _lower(resource.RLIMIT_AS, _address_space() + limits.memory_bytes)
-    _lower(resource.RLIMIT_CPU, limits.cpu_seconds)
+    _lower(resource.RLIMIT_CPU, limits.cpu_seconds, hard=limits.cpu_seconds + 1)  # SIGXCPU first: it tells
     _lower(resource.RLIMIT_FSIZE, 0)
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NPROC, 0)
@@ -108,11 +108,12 @@ def _address_space() -> int:
         return 0
 
 
-def _lower(kind: int, value: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+def _lower(kind: int, value: int, *, hard: int | None = None) -> None:
+    _, allowed = resource.getrlimit(kind)
+    wanted = value if hard is None else hard
+    hard = wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)
     with contextlib.suppress(OSError, ValueError):  # macOS does not limit address space
-        resource.setrlimit(kind, (value, value))
+        resource.setrlimit(kind, (min(value, hard), hard))
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:

@@ -1,0 +1,184 @@
+"""Makes documents of every kind, with known text on known pages, and documents that are out to do harm."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+from PIL import Image, ImageDraw, ImageFont
+
+# Imported there without the layout models that it would otherwise load.
+from services.embeddings.adapters.extractors.pdf import pymupdf
+
+A4 = (595, 842)
+MARGIN = 50
+LEADING = 14
+FONT_SIZE = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text whose baseline starts at (x, y) of the page as a reader sees it, in points."""
+
+    x: float
+    y: float
+    text: str
+
+
+def lines_of(text: str, *, x: float = MARGIN, y: float = MARGIN, characters: int = 90) -> list[Line]:
+    """The text in lines of at most so many characters, from (x, y) downwards."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > characters:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [Line(x, y + LEADING * n, line) for n, line in enumerate([*lines, line])]
+
+
+def pdf(pages: Iterable[Sequence[Line]], *, rotation: int = 0, **save_options: object) -> bytes:
+    """A PDF of upright A4 pages, however they are turned inside."""
+    document = pymupdf.open()
+    for lines in pages:
+        turned = rotation in (90, 270)
+        page = document.new_page(width=A4[turned], height=A4[not turned])
+        page.set_rotation(rotation)
+        for line in lines:
+            point = pymupdf.Point(line.x, line.y) * page.derotation_matrix
+            page.insert_text(point, line.text, fontsize=FONT_SIZE, rotate=rotation)
+    if document.page_count == 0:
+        document.new_page()
+    return document.tobytes(**save_options)
+
+
+def text_pdf(*pages: str, **options: object) -> bytes:
+    """A PDF with one text a page."""
+    return pdf([lines_of(text) for text in pages], **options)
+
+
+def encrypted_pdf(text: str, *, user_password: str) -> bytes:
+    """A PDF that needs a password to be read, or with an empty one only to be changed."""
+    return text_pdf(text, encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner", user_pw=user_password)
+
+
+def pdf_with_images(*pages: Sequence[tuple[bytes, tuple[float, float, float, float]]], text: str = "") -> bytes:
+    """A PDF whose pages show encoded images in rectangles, after the text."""
+    document = pymupdf.open()
+    for images in pages:
+        page = document.new_page(width=A4[0], height=A4[1])
+        for line in lines_of(text):
+            page.insert_text((line.x, line.y), line.text, fontsize=FONT_SIZE)
+        for data, rect in images:
+            page.insert_image(rect, stream=data, keep_proportion=False)
+    return document.tobytes()
+
+
+def scanned_pdf(*pages: Sequence[str]) -> bytes:
+    """A PDF of pages that are images of text."""
+    return pdf_with_images(*([(picture(lines, size=A4), (0, 0, *A4))] for lines in pages))
+
+
+def drawn_pdf() -> bytes:
+    """A PDF of one page with a drawing and no text."""
+    document = pymupdf.open()
+    page = document.new_page()
+    for n in range(5):
+        page.draw_circle((300, 300), 40 * n + 10)
+    return document.tobytes()
+
+
+def picture(lines: Sequence[str] = ("P1: 12 bar",), *, size: tuple[int, int] = (320, 200), kind: str = "PNG") -> bytes:
+    """An encoded image with lines of text."""
+    file = BytesIO()
+    drawn(lines, size).save(file, kind)
+    return file.getvalue()
+
+
+def drawn(lines: Sequence[str], size: tuple[int, int]) -> Image.Image:
+    """An image with lines of text."""
+    image = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(image)
+    for n, line in enumerate(lines):
+        draw.text((10, 10 + 30 * n), line, fill="black", font=ImageFont.load_default(20))
+    return image
+
+
+def tiff(*pages: Sequence[str]) -> bytes:
+    """A TIFF with a frame for each page."""
+    first, *others = (drawn(lines, (320, 200)) for lines in pages)
+    file = BytesIO()
+    first.save(file, "TIFF", save_all=True, append_images=others)
+    return file.getvalue()
+
+
+def raw_pdf(*objects: bytes) -> bytes:
+    """A PDF of raw objects, numbered from 1; the first is the catalogue."""
+    file = BytesIO(b"")
+    file.write(b"%PDF-1.7\n")
+    offsets = []
+    for number, content in enumerate(objects, start=1):
+        offsets.append(file.tell())
+        file.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
+    start = file.tell()
+    file.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    file.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
+    file.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start))
+    return file.getvalue()
+
+
+def stream(data: bytes, dictionary: bytes = b"") -> bytes:
+    """A compressed PDF stream."""
+    packed = zlib.compress(data, 9)
+    return b"<< /Length %d /Filter /FlateDecode %s >>\nstream\n%s\nendstream" % (len(packed), dictionary, packed)
+
+
+def one_page_pdf(content: bytes, resources: bytes = b"", *others: bytes) -> bytes:
+    """A PDF of one page with raw content; ``others`` are the objects from number 6 on, number 5 is Helvetica."""
+    return raw_pdf(
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 5 0 R >> %s >> >>" % resources,
+        stream(content),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        *others,
+    )
+
+
+def text_bomb(operators: int) -> bytes:
+    """A small PDF whose page shows the same words so many times, one upon the other."""
+    return one_page_pdf(b"BT /F1 1 Tf\n" + b"1 0 0 1 10 800 Tm (hola mundo) Tj\n" * operators + b"ET")
+
+
+def nested_forms_bomb(levels: int, fan: int = 10) -> bytes:
+    """A PDF of a few kilobytes that paints a form ``fan`` to the power of ``levels`` times."""
+    forms = []
+    for level in range(levels):
+        last = level == levels - 1
+        content = b"BT /F1 1 Tf (x) Tj ET" if last else b"/X Do\n" * fan
+        inner = b"/Font << /F1 5 0 R >>" if last else b"/XObject << /X %d 0 R >>" % (7 + level)
+        forms.append(stream(content, b"/Type /XObject /Subtype /Form /BBox [0 0 595 842] /Resources << %s >>" % inner))
+    return one_page_pdf(b"/X Do\n" * fan, b"/XObject << /X 6 0 R >>", *forms)
+
+
+def image_bomb(side: int) -> bytes:
+    """A small PDF with a square grey image of so many pixels a side."""
+    compressor = zlib.compressobj(9)
+    packed = b"".join([*(compressor.compress(bytes(side)) for _ in range(side)), compressor.flush()])
+    image = (
+        b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceGray /BitsPerComponent 8"
+        b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (side, side, len(packed), packed)
+    )
+    return one_page_pdf(b"q 500 0 0 500 40 100 cm /I Do Q", b"/XObject << /I 6 0 R >>", image)
+
+
+def pages_bomb(pages: int) -> bytes:
+    """A PDF of so many empty pages."""
+    return raw_pdf(
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count %d /Kids [%s] >>" % (pages, b"".join(b"%d 0 R " % (3 + n) for n in range(pages))),
+        *([b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] >>"] * pages),
+    )

@@ -15,6 +15,7 @@ import pytest
 from deploy.embedded.server import run_blocking
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.postgres.queries import load_query
+from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.file_chunks import server_settings
 from tests.support.postgres import Database, PostgresServer
 from tests.support.search import TENANT, IndexedChunk, direction, open_index, random_directions
@@ -179,3 +180,39 @@ async def test_the_session_settings_outlive_the_pools_reset(planner: Planner) ->
 
     for name, value in server_settings().items():
         assert await planner.connection.fetchval("SELECT current_setting($1)", name) == value
+
+
+@pytest.fixture(scope="module")
+def resources(postgres_server: PostgresServer) -> Iterator[Database]:
+    """100 resources of every type."""
+    database = run_blocking(postgres_server.clone())
+    run_blocking(fill_resources(database))
+    yield database
+    run_blocking(postgres_server.drop(database))
+
+
+async def fill_resources(database: Database) -> None:
+    async with open_index(database) as tables:
+        space = await tables.add_space()
+        for number, entity_type in enumerate(load_resource_types()):
+            await tables.add_resources(space, entity_type, random_directions(100, seed=number))
+        await tables.connection.execute("VACUUM ANALYZE")
+
+
+@pytest.mark.parametrize("wanted", [slice(None), slice(2, 4), slice(0, 1)], ids=["all", "two", "one"])
+async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_and_no_other(
+    resources: Database, wanted: slice
+) -> None:
+    types = sorted(load_resource_types())[wanted]
+    connection = await asyncpg.connect(resources.search_url, server_settings=dict(server_settings()))
+    await prepare_connection(connection)
+    try:
+        plan = await Planner(connection).plan("nearest_resources", QUESTION, TENANT, 1, 10, None, types)
+    finally:
+        await connection.close()
+
+    tables = {node["Relation Name"] for node in nodes(plan) if "Relation Name" in node}
+    scans = [node for node in nodes(plan) if node["Node Type"] == "Index Scan"]
+    assert tables == {f"module_embeddings_{entity_type}" for entity_type in types}
+    assert all(node["Index Name"].endswith("_embedding") for node in scans)
+    assert len(scans) == len(types)

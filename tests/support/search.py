@@ -89,6 +89,25 @@ class Index:
         )
         return self.files
 
+    async def add_resources(
+        self, space_id: int, entity_type: str, vectors: Sequence[Vector], *, tenant: str = TENANT, first_id: int = 1
+    ) -> None:
+        """Write resources of one type, with ids from ``first_id`` on."""
+        ids = range(first_id, first_id + len(vectors))
+        await self.connection.executemany(
+            """INSERT INTO module_embeddings_resource (entity_type, entity_id, tenant_id, name, status, space_id, recipe, revision)
+               VALUES ($1, $2, $3, $4, 'COMPLETED', $5, 'test', 1)""",
+            [(entity_type, one, tenant, f"{entity_type} {one}", space_id) for one in ids],
+        )
+        await self.connection.copy_records_to_table(
+            f"module_embeddings_{entity_type}",
+            records=[
+                (one, tenant, f"{entity_type} {one}", f"# {entity_type} {one}", vector, b"hash", space_id)
+                for one, vector in zip(ids, vectors, strict=True)
+            ],
+            columns=("entity_id", "tenant_id", "name", "embedding_text", "embedding", "text_hash", "space_id"),
+        )
+
 
 @asynccontextmanager
 async def open_index(database: Database) -> AsyncIterator[Index]:

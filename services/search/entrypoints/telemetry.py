@@ -19,7 +19,7 @@ _results = _meter.create_histogram("cauce.search.results", unit="{result}", desc
 
 
 async def observed_search(over: str, search: Awaitable[Result]) -> Result:
-    """Wait for the search over ``files`` or ``resources``, and record what was executed, how long it took and how much it found."""
+    """Wait for the search over ``files`` or ``resources``; record what was executed, its duration and its results."""
     started = time.perf_counter()
     with _tracer.start_as_current_span(f"search {over}") as span:
         result = await search

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
+from ssl import SSLContext
 from textwrap import shorten
 from typing import Any, TypeVar
 
@@ -89,9 +91,8 @@ class GeminiClient:
                 remedy="set CAUCE_GEMINI_API_KEY, or choose the local model that needs none",
             )
         self._settings = settings
-        # An explicit client keeps the package from switching to aiohttp where that happens to be installed. Loading the
-        # certificates takes most of the time here, so they are shared with the package's other client.
-        certificates = httpx2.create_ssl_context()
+        certificates = _certificates()
+        # An explicit client keeps the package from switching to aiohttp where that happens to be installed.
         self._http = httpx2.AsyncClient(verify=certificates)
         self._genai = genai.Client(
             vertexai=False,
@@ -101,6 +102,7 @@ class GeminiClient:
                 timeout=math.ceil(settings.gemini_timeout_seconds * 1000),
                 httpx_async_client=self._http,
                 client_args={"verify": certificates},
+                async_client_args={"ssl": certificates},
             ),
         )
 
@@ -285,6 +287,12 @@ class GeminiVision:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+
+@cache
+def _certificates() -> SSLContext:
+    """Loaded once: the package would do so three times for every client, which takes a quarter of a second."""
+    return httpx2.create_ssl_context()
 
 
 def _whole_answer(response: Any) -> str:

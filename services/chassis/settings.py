@@ -13,9 +13,14 @@ from services.chassis.resource_types import DEFAULT_FOLDER
 
 
 class CauceSettings(BaseSettings):
-    """Base of all settings: environment variables that start with ``CAUCE_``, blank ones ignored."""
+    """Base of all settings: environment variables that start with ``CAUCE_``, blank ones ignored.
 
-    model_config = SettingsConfigDict(env_prefix="CAUCE_", env_ignore_empty=True, extra="ignore", frozen=True)
+    An error names the setting but not its value: it may hold a password.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="CAUCE_", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
 
 class KafkaSettings(CauceSettings):

@@ -73,7 +73,7 @@ def read(data: bytes) -> list[Page]:
         return list(pages)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(laid_out_documents())
 def test_every_word_is_in_reading_order_and_on_the_pages_that_its_chunk_says(document):
     pages = read(document.data)

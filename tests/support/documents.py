@@ -76,9 +76,16 @@ def pdf_with_images(*pages: Sequence[tuple[bytes, tuple[float, float, float, flo
     return document.tobytes()
 
 
-def scanned_pdf(*pages: Sequence[str]) -> bytes:
-    """A PDF of pages that are images of text."""
-    return pdf_with_images(*([(picture(lines, size=A4), (0, 0, *A4))] for lines in pages))
+def scanned_pdf(*pages: Sequence[str], rotation: int = 0, layer: str = "") -> bytes:
+    """A PDF of pages that are images of text, with the ``layer`` of invisible text that scanners put under them."""
+    document = pymupdf.open()
+    for lines in pages:
+        page = document.new_page(width=A4[0], height=A4[1])
+        page.insert_image(page.rect, stream=picture(lines, size=A4))
+        for line in lines_of(layer) if layer else ():
+            page.insert_text((line.x, line.y), line.text, fontsize=FONT_SIZE, render_mode=3)
+        page.set_rotation(rotation)
+    return document.tobytes()
 
 
 def drawn_pdf() -> bytes:
@@ -90,10 +97,45 @@ def drawn_pdf() -> bytes:
     return document.tobytes()
 
 
-def picture(lines: Sequence[str] = ("P1: 12 bar",), *, size: tuple[int, int] = (320, 200), kind: str = "PNG") -> bytes:
+def garbled_pdf(text: str) -> bytes:
+    """A PDF whose font says that each of its characters is one of the private ones of Unicode."""
+    mapping = b"1 begincodespacerange <00> <FF> endcodespacerange 1 beginbfrange <20> <FF> <E020> endbfrange"
+    shown = one_page_pdf(
+        b"BT /F2 12 Tf 50 700 Td (" + text.encode("latin-1") + b") Tj ET",
+        b"/Font << /F2 6 0 R >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>",
+        stream(b"/CIDInit /ProcSet findresource begin begincmap " + mapping + b" endcmap end"),
+    )
+    return shown.replace(b"/Font << /F1 5 0 R >> ", b"")
+
+
+def inline_image_pdf() -> bytes:
+    """A PDF whose page holds an image in its own content."""
+    pixels = b"".join(b"%02x" % (n * 7 % 256) for n in range(64 * 64))
+    image = b"q 200 0 0 200 100 400 cm BI /W 64 /H 64 /CS /G /BPC 8 /F /AHx ID " + pixels + b"> EI Q"
+    return one_page_pdf(b"BT /F1 12 Tf 50 700 Td (La figura muestra las presiones.) Tj ET\n" + image)
+
+
+def broken_image_pdf(text: str) -> bytes:
+    """A PDF whose page shows an image of which no byte can be decoded."""
+    image = (
+        b"<< /Type /XObject /Subtype /Image /Width 200 /Height 200 /ColorSpace /DeviceRGB /BitsPerComponent 8"
+        b" /Filter /JPXDecode /Length 4 >>\nstream\nnada\nendstream"
+    )
+    words = b"BT /F1 12 Tf 50 700 Td (" + text.encode("latin-1") + b") Tj ET\n"
+    shown = words + b"q 200 0 0 200 100 400 cm /I Do Q"
+    return one_page_pdf(shown, b"/XObject << /I 6 0 R >>", image).replace(
+        b"/Helvetica", b"/Helvetica /Encoding /WinAnsiEncoding"
+    )
+
+
+def picture(
+    lines: Sequence[str] = ("P1: 12 bar",), *, size: tuple[int, int] = (320, 200), kind: str = "PNG", mode: str = "RGB"
+) -> bytes:
     """An encoded image with lines of text."""
     file = BytesIO()
-    drawn(lines, size).save(file, kind)
+    image = drawn(lines, size)
+    (image.convert("I").convert(mode) if mode == "I;16" else image.convert(mode)).save(file, kind)
     return file.getvalue()
 
 
@@ -104,6 +146,18 @@ def drawn(lines: Sequence[str], size: tuple[int, int]) -> Image.Image:
     for n, line in enumerate(lines):
         draw.text((10, 10 + 30 * n), line, fill="black", font=ImageFont.load_default(20))
     return image
+
+
+def strips(data: bytes, count: int) -> list[bytes]:
+    """An encoded image cut into so many strips from the top."""
+    files = []
+    with Image.open(BytesIO(data)) as image:
+        height = image.height // count
+        for n in range(count):
+            file = BytesIO()
+            image.crop((0, n * height, image.width, (n + 1) * height)).save(file, "PNG")
+            files.append(file.getvalue())
+    return files
 
 
 def tiff(*pages: Sequence[str]) -> bytes:

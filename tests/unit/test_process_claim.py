@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.errors import InvalidInputError, UnavailableError
+from services.chassis.models.failures import CallFailedError
 from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile
@@ -38,6 +39,18 @@ async def test_a_provider_that_asks_to_wait_is_waited_for_without_spending_an_at
     fault = UnavailableError("EMBEDDER_UNAVAILABLE", "429", retry_after=17)
     await processor(work, fault)(claimed(attempts=3))
     assert work.settled() == [("give_back", "EMBEDDER_UNAVAILABLE", 17, False)]
+
+
+async def test_a_call_that_fails_each_time_spends_an_attempt() -> None:
+    work = InMemoryFileWork()
+    await processor(work, CallFailedError("EMBEDDER_UNAVAILABLE", "500 each time"))(claimed())
+    assert work.settled()[0][1::2] == ("EMBEDDER_UNAVAILABLE", True)
+
+
+async def test_a_text_that_the_model_refuses_fails_the_file_at_once() -> None:
+    work = InMemoryFileWork()
+    await processor(work, InvalidInputError("TEXT_TOO_LONG", "too long"))(claimed())
+    assert work.settled() == [("fail", "TEXT_TOO_LONG", "too long")]
 
 
 async def test_a_fault_gives_the_file_back_and_spends_an_attempt() -> None:

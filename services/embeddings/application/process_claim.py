@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from services.chassis.kernel.errors import CauceError, UnavailableError
+from services.chassis.kernel.errors import CauceError, InvalidInputError, UnavailableError
+from services.chassis.models.failures import CallFailedError
 from services.embeddings.application.lease import backoff, under_lease
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 
@@ -66,8 +67,11 @@ class ProcessClaim(Generic[C]):
             raise
         except LeaseLostError:
             await self.work.release(claim)
-        except ExtractionError as error:
+        except (ExtractionError, InvalidInputError) as error:
             await self._fail(claim, error.code, error.message)
+        except CallFailedError as error:
+            self.on_fault(claim, error)
+            await self._retry_or_fail(claim, error)
         except UnavailableError as error:
             self.on_fault(claim, error)
             delay = error.retry_after or backoff(claim.attempts)

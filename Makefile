@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo up test lint format lock generate bench clean
+.PHONY: help setup demo up test test-kafka lint format lock generate bench clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ up: setup ## run the embedded stack in the foreground
 
 test: setup ## run every test against a real Postgres and a real broker
 	$(BIN)/pytest $(ARGS)
+
+test-kafka: setup ## run the tests that talk to a broker on Apache Kafka, from its jars (needs a Java runtime and Maven)
+	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker $(ARGS)
 
 lint: setup ## lint, types, import contracts
 	$(BIN)/ruff check .

@@ -23,6 +23,14 @@ def up(
         typer.Option(min=1, max=65_531, help="First of five ports. Default: those of the last start, or free ones."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that turn files into chunks.")] = 1,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CAUCE_KAFKA_BOOTSTRAP",
+            metavar="HOST:PORT",
+            help="A broker that runs already; CAUCE_KAFKA_* say how to reach it. Default: one is started.",
+        ),
+    ] = None,
 ) -> None:
     """Run database, broker, services and workers here until Ctrl-C. Prints one line of JSON when all is ready."""
     # Here, because the other commands need neither the servers nor a database driver.
@@ -35,7 +43,7 @@ def up(
     try:
         with folder.held():
             ports = Ports.choose(port_base, folder.remembered_port_base())
-            stack = cauce_stack(folder, ports, workers, os.environ)
+            stack = cauce_stack(folder, ports, workers, os.environ, kafka_bootstrap=kafka)
             status = asyncio.run(run(folder, ports.base, stack))
     except CauceError as error:
         typer.echo(f"{error.code}: {error.message}", err=True)

@@ -13,18 +13,28 @@ from tests.support.postgres import Database, PostgresServer, running_postgres
 
 CALLERS_SETTINGS = ("CAUCE_", "OTEL_", "GEMINI_", "GOOGLE_")
 TEST_BROKER = "CAUCE_TEST_BROKER"
+BROKER_KIND = pytest.StashKey[str]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """The caller's settings are not the tests': no key of theirs is used, no trace is sent to them."""
+    config.addinivalue_line("markers", "broker: talks to a broker (set by itself)")
     kind = os.environ.get(TEST_BROKER, EMBEDDED)
     if kind not in KINDS:
         raise pytest.UsageError(f"{TEST_BROKER}={kind} is unknown; known are: {', '.join(KINDS)}")
+    config.stash[BROKER_KIND] = kind
     # A machine at work is slow now and then: how long an example takes says nothing.
     settings.register_profile("cauce", deadline=None)
     settings.load_profile("cauce")
     for name in [name for name in os.environ if name.startswith(CALLERS_SETTINGS)]:
         del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that talk to a broker, so that they can be run on another one."""
+    for item in items:
+        if "broker_kind" in getattr(item, "fixturenames", ()):
+            item.add_marker("broker")
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +53,13 @@ async def database(postgres_server: PostgresServer) -> AsyncIterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
+def broker_kind(pytestconfig: pytest.Config) -> str:
+    """Which broker the tests run on."""
+    return pytestconfig.stash[BROKER_KIND]
+
+
+@pytest.fixture(scope="session")
+def kafka(broker_kind: str) -> Iterator[Kafka]:
     """A broker. Tests share it, so each makes its own topics and groups."""
-    with running_broker() as broker:
+    with running_broker(broker_kind) as broker:
         yield broker

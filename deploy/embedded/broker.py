@@ -29,7 +29,7 @@ class EmbeddedBroker(EmbeddedServer):
         self.spec = ProcessSpec(
             role="broker",
             prepare=self._prepare,
-            ready=self._ready,
+            ready=lambda _pid: answers(self.port),
             ready_seconds=30.0,
             stop=((signal.SIGTERM, 3.0),),
         )
@@ -52,22 +52,23 @@ class EmbeddedBroker(EmbeddedServer):
         # Nothing of the caller's environment: it would export traces by the caller's OTEL_* variables.
         return Launch(command, {"PATH": os.defpath})
 
-    async def _ready(self, _pid: int) -> bool:
-        """It accepts a connection (asked first: the client would log an error) and answers about its topics."""
-        try:
-            _, writer = await asyncio.open_connection(LOOPBACK, self.port)
-        except OSError:
-            return False
-        writer.close()
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=REQUEST_MS)
-        try:
-            await admin.start()
-            await admin.list_topics()
-        except (KafkaError, OSError):
-            return False
-        finally:
-            await admin.close()
-        return True
+
+async def answers(port: int) -> bool:
+    """Whether the broker accepts a connection (asked first: the client would log an error) and answers about topics."""
+    try:
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    writer.close()
+    admin = AIOKafkaAdminClient(bootstrap_servers=f"{LOOPBACK}:{port}", request_timeout_ms=REQUEST_MS)
+    try:
+        await admin.start()
+        await admin.list_topics()
+    except (KafkaError, OSError):
+        return False
+    finally:
+        await admin.close()
+    return True
 
 
 def _binary() -> str:

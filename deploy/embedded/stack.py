@@ -89,7 +89,14 @@ class Stack:
         return {**self.addresses, "processes": {**processes, "workers": workers}}
 
 
-def cauce_stack(folder: StackFolder, ports: Ports, workers: int, environment: Mapping[str, str]) -> Stack:
+def cauce_stack(
+    folder: StackFolder,
+    ports: Ports,
+    workers: int,
+    environment: Mapping[str, str],
+    *,
+    kafka_bootstrap: str | None = None,
+) -> Stack:
     """The process table of Cauce.
 
     Args:
@@ -97,16 +104,19 @@ def cauce_stack(folder: StackFolder, ports: Ports, workers: int, environment: Ma
         ports: where everything listens, on loopback only.
         workers: how many processes turn files into chunks.
         environment: the caller's; its ``CAUCE_*`` settings hold, save those that say where this stack is.
+        kafka_bootstrap: a broker that runs elsewhere, reached as the caller's ``CAUCE_KAFKA_*`` settings say; the
+            services make its topics. None: one of the stack's own.
     """
     postgres = EmbeddedPostgres(folder.path / "postgres", ports.postgres)
     broker = EmbeddedBroker(ports.broker)
     urls = {f"{role}_url": f"http://{LOOPBACK}:{port}" for role, port in ports.services.items()}
-    kafka = {
-        "CAUCE_KAFKA_BOOTSTRAP": broker.bootstrap,
-        "CAUCE_KAFKA_IDEMPOTENT_PRODUCER": "false",
-        "CAUCE_KAFKA_SECURITY_PROTOCOL": "PLAINTEXT",
-        "CAUCE_KAFKA_REPLICATION_FACTOR": "1",
-    }
+    kafka = {"CAUCE_KAFKA_BOOTSTRAP": kafka_bootstrap or broker.bootstrap}
+    if kafka_bootstrap is None:
+        kafka |= {
+            "CAUCE_KAFKA_IDEMPOTENT_PRODUCER": "false",
+            "CAUCE_KAFKA_SECURITY_PROTOCOL": "PLAINTEXT",
+            "CAUCE_KAFKA_REPLICATION_FACTOR": "1",
+        }
     settings = {
         "CAUCE_STORAGE_URL": folder.objects.as_uri(),
         "CAUCE_TENANT": TENANT,
@@ -125,13 +135,14 @@ def cauce_stack(folder: StackFolder, ports: Ports, workers: int, environment: Ma
         await make_topics(broker.bootstrap)
 
     services = [_http_service(role, port, settings) for role, port in ports.services.items()]
+    brokers = () if kafka_bootstrap else ((replace(broker.spec, settle=settle_broker, hidden=True),),)
     return Stack(
         stages=(
             (replace(postgres.spec, settle=settle_postgres),),
-            (replace(broker.spec, settle=settle_broker, hidden=True),),
+            *brokers,
             (*services, *(_worker(number, settings, ports.postgres) for number in range(1, workers + 1))),
         ),
-        addresses={**urls, "database_url": postgres.url, "kafka_bootstrap": broker.bootstrap},
+        addresses={**urls, "database_url": postgres.url, "kafka_bootstrap": kafka["CAUCE_KAFKA_BOOTSTRAP"]},
     )
 
 

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.broker import EMBEDDED, running_broker
 from tests.support.otlp import Collector, running_collector
 from tests.support.postgres import temporary_folder
 
@@ -83,10 +85,14 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="session")
-def stack(collector: Collector) -> Iterator[CauceStack]:
-    """The stack, started once. A test that stops it starts it again."""
-    with temporary_folder() as folder:
-        stack = CauceStack(folder / "stack", collector.environment)
+def stack(collector: Collector, broker_kind: str) -> Iterator[CauceStack]:
+    """The stack, started once, with a broker that nobody else uses. A test that stops it starts it again."""
+    with ExitStack() as resources:
+        folder = resources.enter_context(temporary_folder())
+        environment = dict(collector.environment)
+        if broker_kind != EMBEDDED:
+            environment |= resources.enter_context(running_broker(broker_kind)).environment
+        stack = CauceStack(folder / "stack", environment)
         stack.start()
         yield stack
         assert stack.stop() == 0, stack.log

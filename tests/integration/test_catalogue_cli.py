@@ -68,8 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 async def files(
     database: Database, kafka: Kafka, tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[FilesServer]:
-    broker = {"kafka_bootstrap": kafka.bootstrap, "kafka_idempotent_producer": False}
-    async with running_files(database, tmp_path / "objects", **broker) as server:
+    async with running_files(database, tmp_path / "objects", **kafka.options) as server:
         monkeypatch.setenv("CAUCE_FILES_URL", server.url)
         yield server
 

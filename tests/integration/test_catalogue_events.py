@@ -26,8 +26,7 @@ async def test_every_change_arrives_as_its_published_example(database: Database,
         name: Draft202012Validator(json.loads((CONTRACT / "schemas" / f"{name}.json").read_text(encoding="utf-8")))
         for name in ("headers", "payload")
     }
-    changes = {"tenant": tenant, "kafka_bootstrap": kafka.bootstrap, "kafka_idempotent_producer": False}
-    async with running_files(database, tmp_path / "objects", **changes) as files:
+    async with running_files(database, tmp_path / "objects", tenant=tenant, **kafka.options) as files:
         for type_name in load_resource_types():
             url = f"/resources/{type_name}"
             await files.http.put(f"{url}/{ID}", json={"name": "Depósito"})

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from contracts.events.topics import Topic
 from deploy.embedded import postgres
 from deploy.embedded.accounts import can_reach
 from deploy.embedded.broker import EmbeddedBroker
@@ -28,7 +29,7 @@ from deploy.embedded.server import EmbeddedServer, run_blocking
 from deploy.embedded.stack import Ports, Stack, cauce_stack, make_topics, run
 from deploy.embedded.supervisor import LOG_BYTES, Backoff, Supervisor, bound_log
 from services.chassis.kernel.errors import CauceError
-from services.chassis.messaging.kafka import client_options
+from services.chassis.messaging.kafka import client_options, ensure_topics
 from tests.support.broker import Kafka
 from tests.support.postgres import Database, temporary_folder
 
@@ -120,10 +121,12 @@ async def test_server_has_vectors_bm25_and_letters_beyond_ascii(database: Databa
 
 
 async def test_broker_keeps_and_hands_out_records(kafka: Kafka) -> None:
+    topic = Topic("embedded-stack", partitions=1)
+    await ensure_topics(kafka.settings, [topic])
     async with AIOKafkaProducer(**client_options(kafka.settings)) as producer:
-        await producer.send_and_wait("embedded-stack", b"value", key=b"key")
+        await producer.send_and_wait(topic.name, b"value", key=b"key")
     options = client_options(kafka.settings)
-    async with AIOKafkaConsumer("embedded-stack", auto_offset_reset="earliest", **options) as consumer:
+    async with AIOKafkaConsumer(topic.name, auto_offset_reset="earliest", **options) as consumer:
         record = await consumer.getone()
     assert (record.key, record.value) == (b"key", b"value")
 
@@ -504,3 +507,13 @@ def test_caller_settings_hold_but_addresses_are_the_stack_own(folder: StackFolde
     assert environment["CAUCE_FILES_DATABASE_URL"] == "postgresql://cauce_files@127.0.0.1:23000/postgres"
     assert environment["CAUCE_STORAGE_URL"] == folder.objects.as_uri()
     assert environment["CAUCE_TENANT"] == "default"
+
+
+def test_a_broker_that_runs_already_is_used_as_the_caller_says(folder: StackFolder) -> None:
+    caller = {"CAUCE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "CAUCE_KAFKA_BOOTSTRAP": "other:1"}
+    stack = cauce_stack(folder, Ports(23_000), 1, caller, kafka_bootstrap="kafka:9092")
+    assert [stage[0].role for stage in stack.stages] == ["postgres", "files"]
+    environment = stack.stages[1][0].prepare().environment
+    assert environment["CAUCE_KAFKA_BOOTSTRAP"] == "kafka:9092" == stack.addresses["kafka_bootstrap"]
+    assert environment["CAUCE_KAFKA_SECURITY_PROTOCOL"] == "SASL_SSL"
+    assert "CAUCE_KAFKA_IDEMPOTENT_PRODUCER" not in environment

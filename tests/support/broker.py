@@ -1,36 +1,90 @@
-"""One real broker for the whole run. ``CAUCE_TEST_BROKER`` chooses which; only the embedded one is known today."""
+"""Real brokers. ``CAUCE_TEST_BROKER`` chooses: ``embedded``, ``apache`` (from its jars), ``container`` (in Docker)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from deploy.embedded.broker import EmbeddedBroker
 from deploy.embedded.process import free_port
 from services.chassis.settings import KafkaSettings
+from tests.support.apache_kafka.server import ApacheKafka
 from tests.support.postgres import temporary_folder
 
 EMBEDDED = "embedded"
-KINDS = (EMBEDDED,)
+APACHE = "apache"
+CONTAINER = "container"
+
+
+class BrokerServer(Protocol):
+    """A broker on one port, which it keeps. It starts empty, however it ended."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that Kafka clients start from."""
+
+    def start(self) -> None:
+        """Return when it can be used."""
+
+    def stop(self) -> None:
+        """Stop it in good order."""
+
+    def kill(self) -> None:
+        """End it without warning."""
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """A running broker: its address, and the settings that suit it."""
+    """A running broker: its server, and the settings that suit it."""
 
-    bootstrap: str
+    server: BrokerServer
     settings: KafkaSettings
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that Kafka clients start from."""
+        return self.server.bootstrap
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings that a service's own take over."""
+        return self.settings.model_dump(include={"kafka_bootstrap", "kafka_idempotent_producer"})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same as a process takes them."""
+        return {f"CAUCE_{name.upper()}": str(value) for name, value in self.options.items()}
+
+
+def _embedded(folder: Path) -> BrokerServer:
+    return EmbeddedBroker(free_port(), log=folder / "broker.log")
+
+
+def _apache(folder: Path) -> BrokerServer:
+    return ApacheKafka(folder, free_port())
+
+
+def _container(_: Path) -> BrokerServer:
+    # Here, because it is of no use without Docker.
+    from tests.support.kafka_container import KafkaInContainer
+
+    return KafkaInContainer(free_port())
+
+
+KINDS: Mapping[str, Callable[[Path], BrokerServer]] = {EMBEDDED: _embedded, APACHE: _apache, CONTAINER: _container}
 
 
 @contextmanager
-def running_broker() -> Iterator[Kafka]:
-    """The embedded broker, stopped afterwards."""
+def running_broker(kind: str) -> Iterator[Kafka]:
+    """A broker of its own, stopped afterwards. All but the embedded one have the idempotent producer."""
     with temporary_folder() as folder:
-        broker = EmbeddedBroker(free_port(), log=folder / "broker.log")
-        broker.start()
+        server = KINDS[kind](folder)
+        server.start()
         try:
-            settings = KafkaSettings(kafka_bootstrap=broker.bootstrap, kafka_idempotent_producer=False)
-            yield Kafka(broker.bootstrap, settings)
+            settings = KafkaSettings(kafka_bootstrap=server.bootstrap, kafka_idempotent_producer=kind != EMBEDDED)
+            yield Kafka(server, settings)
         finally:
-            broker.stop()
+            server.stop()

@@ -1,0 +1,131 @@
+"""One node of Apache Kafka in KRaft mode on 127.0.0.1, from the jars that Maven brings. Every start is empty."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+from xml.etree import ElementTree
+
+from deploy.embedded.broker import answers
+from deploy.embedded.process import LOOPBACK, Launch, ProcessSpec, free_port, require_free_port
+from deploy.embedded.server import EmbeddedServer
+from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+
+POM = Path(__file__).with_name("pom.xml")
+PREPARE_SECONDS = 300.0
+# A small heap and the quick compiler: it lives for one run of the tests.
+JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class ApacheKafka(EmbeddedServer):
+    """A broker and controller in one process."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        self.log = folder / "kafka.log"
+        self._folder = folder
+        self.spec = ProcessSpec(
+            role="kafka",
+            prepare=self._prepare,
+            ready=lambda _pid: answers(self.port),
+            ready_seconds=120.0,
+            stop=((signal.SIGTERM, 15.0),),
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that Kafka clients start from."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def _prepare(self) -> Launch:
+        java = require_command("java")
+        classpath = f"{jars()}/*"
+        require_free_port(self.port, "kafka")
+        data = self._folder / "data"
+        shutil.rmtree(data, ignore_errors=True)
+        properties = self._folder / "server.properties"
+        lines = (f"{name}={value}\n" for name, value in self._settings(data, free_port()).items())
+        properties.write_text("".join(lines))
+        cluster = "c" + urlsafe_b64encode(uuid4().bytes).decode()[1:22]
+        command = (java, *JVM, "-cp", classpath)
+        run(
+            (*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties)),
+            what="the broker's folder could not be made",
+        )
+        return Launch((*command, "kafka.Kafka", str(properties)), {"PATH": os.defpath})
+
+    def _settings(self, data: Path, controller_port: int) -> Mapping[str, object]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{LOOPBACK}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": data,
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 4,
+        }
+
+
+def jars() -> Path:
+    """The folder of jars, filled once for each version of the ``pom.xml``.
+
+    Raises:
+        ConfigurationError: ``COMMAND_MISSING``: Maven is not installed.
+        UnavailableError: Maven could not bring them.
+    """
+    version = ElementTree.parse(POM).findtext("version")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cauce"
+    folder = cache / f"apache-kafka-{version}"
+    if folder.is_dir():
+        return folder
+    maven = require_command("mvn")
+    cache.mkdir(parents=True, exist_ok=True)
+    # Filled beside its place and moved there whole, so that half of it is never taken for all.
+    with tempfile.TemporaryDirectory(dir=cache) as unfinished:
+        libraries = Path(unfinished) / "libraries"
+        run(
+            (maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
+            what="Maven could not bring Apache Kafka",
+        )
+        libraries.rename(folder)
+    return folder
+
+
+def require_command(name: str) -> str:
+    """Where the command is. Raises ConfigurationError ``COMMAND_MISSING``."""
+    path = shutil.which(name)
+    if path is None:
+        raise ConfigurationError(
+            "COMMAND_MISSING",
+            f"Apache Kafka needs {name}, which is not installed",
+            where=name,
+            remedy="install a Java runtime (17 or newer) and Maven, or leave CAUCE_TEST_BROKER out",
+        )
+    return path
+
+
+def run(command: tuple[str, ...], *, what: str) -> None:
+    """Run a command to its end. Raises UnavailableError with what it said."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PREPARE_SECONDS, check=False)
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).decode(errors="replace").strip()
+        raise UnavailableError("SERVER_FAILED", f"{what}: {said}", where=command[0])

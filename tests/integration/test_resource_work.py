@@ -107,6 +107,19 @@ async def test_a_burst_of_changes_of_one_resource_costs_one_call(world: Resource
     assert world.embedder.calls == [["# Name 999"]]
 
 
+async def test_a_resource_rests_between_two_reconciles(database: Database) -> None:
+    async with resource_world(database, rest_seconds=60) as world:
+        await world.mark_and_drain(await world.put("variable", 5, "One"))
+        assert await world.mark_and_drain(await world.put("variable", 5, "Two")) == 0
+        # Its rest is over.
+        await world.admin.execute("UPDATE module_embeddings_resource SET available_at = now()")
+        batch = await world.claim_one()
+        await world.mirror.mark([await world.put("variable", 5, "Three")])
+        await world.embed(batch)
+        assert await world.drain() == 0
+        assert (await world.state("variable", 5))["status"] == "PENDING"
+
+
 async def test_a_change_during_the_reconcile_is_reconciled_after_it(world: ResourceWorld) -> None:
     await world.mirror.mark([await world.put("variable", 5, "Old")])
     batch = await world.claim_one()

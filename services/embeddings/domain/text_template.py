@@ -125,8 +125,10 @@ def _text(name: str, value: object, is_block: bool) -> str:
             return "yes" if value else "no"
         case int():
             return str(value)
-        case float() | Decimal() if math.isfinite(value):
-            return format(value, "f").rstrip("0").rstrip(".") if isinstance(value, Decimal) else format(value, ".15g")
+        case float() if math.isfinite(value):
+            return format(value, ".15g")
+        case Decimal() if value.is_finite():
+            return format(value.normalize(), "f")
         case datetime():
             return value.isoformat(sep=" ", timespec="minutes")
         case date():

@@ -16,7 +16,7 @@ from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import ResourceType
 from services.embeddings.adapters.postgres.file_work import OUTBOX
-from services.embeddings.adapters.postgres.resource_work import type_template
+from services.embeddings.adapters.postgres.resource_work import REST_SECONDS, type_template
 from services.embeddings.application.ports import QueueDepth
 from services.embeddings.application.resource_ports import Fan
 from services.embeddings.domain.resource_work import Source
@@ -41,8 +41,16 @@ class Wish(NamedTuple):
 class PostgresResourceMirror:
     """Marks resources for attention and removes those that are gone. Implements the ResourceMirror port."""
 
-    def __init__(self, pool: asyncpg.Pool, types: Mapping[str, ResourceType], *, space_id: int) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        types: Mapping[str, ResourceType],
+        *,
+        space_id: int,
+        rest_seconds: float = REST_SECONDS,
+    ) -> None:
         self._pool = pool
+        self._rest_seconds = rest_seconds
         self._types = types
         self._space_id = space_id
         self._type_of = {
@@ -98,6 +106,7 @@ class PostgresResourceMirror:
                 *([wish[column] for wish in wishes] for column in range(len(Wish._fields))),
                 [reader for reader, _ in self._pairs],
                 [read for _, read in self._pairs],
+                self._rest_seconds,
             )
             absent = [row for row in rows if not row["present"]]
             if absent:

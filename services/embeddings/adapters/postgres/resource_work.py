@@ -31,6 +31,8 @@ from services.embeddings.domain.resource_work import (
 )
 
 MOST_IN_BATCH = 100
+REST_SECONDS = 3.0
+"""How long a resource rests after a reconcile: a burst of changes costs a call at its start and one at its end."""
 
 _PACKAGE = "services.embeddings"
 
@@ -38,10 +40,18 @@ _PACKAGE = "services.embeddings"
 class PostgresResourceWork:
     """Claims batches of resources and writes what became of them. Implements the ResourceWork port."""
 
-    def __init__(self, pool: asyncpg.Pool, types: Mapping[str, ResourceType], *, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        types: Mapping[str, ResourceType],
+        *,
+        lease_seconds: float,
+        rest_seconds: float = REST_SECONDS,
+    ) -> None:
         self._pool = pool
         self._types = types
         self._lease_seconds = lease_seconds
+        self._rest_seconds = rest_seconds
 
     async def claim(self, limit: int) -> list[ClaimedBatch]:
         """Take up to ``limit`` batches that want work, each of one type under a new lease."""
@@ -106,7 +116,7 @@ class PostgresResourceWork:
             recipe = self._types[claim.entity_type].recipe
             failure = Failure(code, message)
             outcomes = [(entity_id, None, failure) for entity_id in claim.entity_ids]
-            held = await _write_outcomes(connection, claim, recipe, None, outcomes)
+            held = await self._write_outcomes(connection, claim, recipe, None, outcomes)
             await connection.execute(self._template("delete_vectors", claim.entity_type), list(held))
             await _announce(connection, claim.entity_type, {resource_embedding_failed: list(held.values())})
 
@@ -144,7 +154,7 @@ class PostgresResourceWork:
         ]
         if not outcomes:
             return {}
-        return await _write_outcomes(connection, batch, result.recipe, result.space_id, outcomes)
+        return await self._write_outcomes(connection, batch, result.recipe, result.space_id, outcomes)
 
     async def _forget(
         self, connection: asyncpg.Connection, batch: ClaimedBatch, gone: Sequence[int]
@@ -175,6 +185,31 @@ class PostgresResourceWork:
             [resource.text_hash for resource in resources],
             space_id,
         )
+
+    async def _write_outcomes(
+        self,
+        connection: asyncpg.Connection,
+        batch: ClaimedBatch,
+        recipe: str,
+        space_id: int | None,
+        outcomes: Sequence[tuple[int, ResourceContext | None, Failure | None]],
+    ) -> dict[int, asyncpg.Record]:
+        """Settle the rows whose lease holds; return them by id. Without a context a row keeps its name and tenant."""
+        rows = await connection.fetch(
+            load_query(_PACKAGE, "settle_resources"),
+            batch.entity_type,
+            batch.lease_token,
+            [entity_id for entity_id, _, _ in outcomes],
+            recipe,
+            space_id,
+            [context and context.tenant_id for _, context, _ in outcomes],
+            [context and context.name for _, context, _ in outcomes],
+            [context and context.revision for _, context, _ in outcomes],
+            [failure and failure.code for _, _, failure in outcomes],
+            [failure and failure.message for _, _, failure in outcomes],
+            self._rest_seconds,
+        )
+        return {row["entity_id"]: row for row in rows}
 
     def _template(self, name: str, entity_type: str) -> str:
         return type_template(name, self._types[entity_type])
@@ -207,30 +242,6 @@ def _context(row: asyncpg.Record) -> ResourceContext:
         values=values,
         stored=None if stored["text_hash"] is None else StoredText(**stored),
     )
-
-
-async def _write_outcomes(
-    connection: asyncpg.Connection,
-    batch: ClaimedBatch,
-    recipe: str,
-    space_id: int | None,
-    outcomes: Sequence[tuple[int, ResourceContext | None, Failure | None]],
-) -> dict[int, asyncpg.Record]:
-    """Settle the rows whose lease holds; return them by id. A resource without a context keeps its name and tenant."""
-    rows = await connection.fetch(
-        load_query(_PACKAGE, "settle_resources"),
-        batch.entity_type,
-        batch.lease_token,
-        [entity_id for entity_id, _, _ in outcomes],
-        recipe,
-        space_id,
-        [context and context.tenant_id for _, context, _ in outcomes],
-        [context and context.name for _, context, _ in outcomes],
-        [context and context.revision for _, context, _ in outcomes],
-        [failure and failure.code for _, _, failure in outcomes],
-        [failure and failure.message for _, _, failure in outcomes],
-    )
-    return {row["entity_id"]: row for row in rows}
 
 
 def _edges(sources: Mapping[int, Iterable[Source]]) -> tuple[list[int], list[str], list[int]]:

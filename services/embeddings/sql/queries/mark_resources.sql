@@ -1,6 +1,7 @@
 -- Note that the resources ($1, $2) want attention since $3, asked for by the traces $4, and with them all that read them:
 -- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
--- of record decides: one that it does not have is not marked. Returns for each whether it has it, and its readers.
+-- of record decides: one that it does not have is not marked. One that was reconciled just now rests for $7 seconds, so
+-- that a burst of changes is one reconcile. Returns for each whether it is there, and its readers.
 WITH asked AS MATERIALIZED (
     SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
@@ -53,7 +54,7 @@ WITH asked AS MATERIALIZED (
         END,
         traceparent = excluded.traceparent,
         attempts = 0,
-        available_at = now(),
+        available_at = greatest(now(), mirror.finished_at + make_interval(secs => $7)),
         updated_at = now()
 )
 SELECT asked.entity_type, asked.entity_id, present.entity_id IS NOT NULL AS present, coalesce(fan.readers, 0) AS readers

@@ -1,5 +1,6 @@
 -- End the reconcile of the resources $3 of type $1, where the lease $2 still holds. What was asked for again meanwhile
--- goes back to the queue. A revision that was not read is the present one. Returns the resources that were settled.
+-- goes back to the queue, to rest there for $11 seconds. A revision that was not read is the present one. Returns the
+-- resources that were settled.
 WITH held AS (
     SELECT entity_id
     FROM module_embeddings_resource
@@ -28,6 +29,7 @@ SET status = CASE
     space_id = CASE WHEN outcome.error_code IS NULL THEN $5::smallint END,
     error_code = outcome.error_code,
     error_message = outcome.error_message,
+    available_at = now() + make_interval(secs => $11),
     attempts = CASE WHEN outcome.error_code IS NULL THEN 0 ELSE mirror.attempts END,
     lease_token = NULL,
     lease_expires_at = NULL,

@@ -126,7 +126,7 @@ class _PageReader:
         text_page = page.get_textpage(flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
         blocks = text_page.extractBLOCKS()
         self._limits.require("characters", sum(len(block[4]) for block in blocks))
-        text = _text(page, text_page, [block for block in blocks if block[6] == 0])
+        text = _text(text_page, [block for block in blocks if block[6] == 0])
         has_images = any(block[6] == 1 for block in blocks)
         placed = self._placed_images(page) if has_images else []
         characters = len("".join(text.split()))
@@ -235,51 +235,49 @@ def _is_ocr_layer(page: Any) -> bool:
     return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
 
 
-def _text(page: Any, text_page: Any, blocks: list[tuple[Any, ...]]) -> str:
-    """The text in reading order. Blocks are in order inside as a rule; where one is not, its lines are looked at."""
+def _text(text_page: Any, blocks: list[tuple[Any, ...]]) -> str:
+    """The text in reading order: each direction of writing by itself, the one with most text first."""
     found = list(text_page.this)
-    if any(_is_unusual(found[block[5]], block) for block in blocks):
-        text = _text_by_line(page)
-    else:
-        texts = (_without_blank_lines(block[4]) for block in blocks)
-        boxes = [Box(x0, y0, x1, y1, text) for (x0, y0, x1, y1, *_), text in zip(blocks, texts, strict=True) if text]
-        text = in_reading_order(boxes)
-    return str(_HYPHENATION.sub("", text))
+    boxes: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
+    for block in blocks:
+        for direction, box in _boxes(found[block[5]], block):
+            boxes[direction].append(box)
+    ordered = sorted(boxes.values(), key=lambda group: -sum(len(box.text) for box in group))
+    return str(_HYPHENATION.sub("", "\n\n".join(map(in_reading_order, ordered))))
 
 
-def _without_blank_lines(text: str) -> str:
-    return "\n".join(line for line in map(str.strip, text.split("\n")) if line)
+def _boxes(found: Any, block: tuple[Any, ...]) -> Iterator[tuple[tuple[int, int], Box]]:
+    """A block as one box where its lines run rightwards, each below the one before, else line by line."""
+    x0, y0, x1, y1, text = block[:5]
+    texts = [line.strip() for line in text.rstrip("\n").split("\n")]
+    if _is_ordinary(found, texts, width=x1 - x0, height=y1 - y0):
+        shown = "\n".join(line for line in texts if line)
+        if shown:
+            yield (1, 0), Box(x0, y0, x1, y1, shown)
+        return
+    lines = list(found)
+    if len(lines) != len(texts):  # a line outside the page has no text there
+        texts = ["".join(chr(character.m_internal.c) for character in line).strip() for line in lines]
+    for line, shown in zip(lines, texts, strict=True):
+        if shown:
+            direction, bbox = line.m_internal.dir, line.m_internal.bbox
+            turned = round(direction.x), round(direction.y)
+            yield turned, _upright(turned, (bbox.x0, bbox.y0, bbox.x1, bbox.y1), shown)
 
 
-def _is_unusual(found: Any, block: tuple[Any, ...]) -> bool:
-    """Whether the lines of a block run in another direction than rightwards, or are not one below the other.
+def _is_ordinary(found: Any, texts: list[str], *, width: float, height: float) -> bool:
+    """Whether the lines of a block run rightwards, each below the one before.
 
-    Told by its first two lines, and by the height of a line in widths of a character, which is 1.5 to 5 in ordinary
-    text. To look at every line of every page takes half as long again as reading it.
+    Told by its first two lines, and by the height of a line in widths of a character, which is less where lines stand
+    side by side. To look at every line of every page takes half as long as to read it.
     """
     first, second = (*(line.m_internal for line in islice(found, 2)), None, None)[:2]
     if first is None or first.dir.x < 0.5:
-        return True
-    if second is None:
         return False
-    if second.bbox.y0 < (first.bbox.y0 + first.bbox.y1) / 2:
+    if second is None:
         return True
-    x0, y0, x1, y1, text = block[:5]
-    lines = text.rstrip("\n").split("\n")
-    return bool((y1 - y0) / len(lines) < 1.3 * (x1 - x0) / max(map(len, lines)))
-
-
-def _text_by_line(page: Any) -> str:
-    """The text of a page whose lines run in any direction: each direction by itself, the one with most text first."""
-    boxes: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
-    for block in page.get_textpage(flags=_TEXT_FLAGS).extractDICT()["blocks"]:
-        for line in block["lines"]:
-            direction = round(line["dir"][0]), round(line["dir"][1])
-            text = "".join(span["text"] for span in line["spans"]).strip()
-            if text:
-                boxes[direction].append(_upright(direction, line["bbox"], text))
-    ordered = sorted(boxes.values(), key=lambda group: -sum(len(box.text) for box in group))
-    return "\n\n".join(in_reading_order(group) for group in ordered)
+    is_below = second.bbox.y0 > (first.bbox.y0 + first.bbox.y1) / 2
+    return bool(is_below and height / len(texts) > 1.3 * width / max(map(len, texts)))
 
 
 def _upright(direction: tuple[int, int], bbox: tuple[float, float, float, float], text: str) -> Box:

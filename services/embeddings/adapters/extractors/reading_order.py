@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
@@ -17,7 +17,7 @@ _MAX_SPACE_IN_COLUMNS = 2.5
 _MAX_BOXES = 3000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Box:
     """A piece of text and where it stands, in points, with y growing downwards. Its own lines are in order."""
 
@@ -26,16 +26,12 @@ class Box:
     x1: float
     y1: float
     text: str
+    lines: int = field(init=False)
+    line_height: float = field(init=False)
 
-    @property
-    def lines(self) -> list[str]:
-        """The lines of the text."""
-        return self.text.split("\n")
-
-    @property
-    def line_height(self) -> float:
-        """The height of one line."""
-        return (self.y1 - self.y0) / len(self.lines)
+    def __post_init__(self) -> None:
+        self.lines = self.text.count("\n") + 1
+        self.line_height = (self.y1 - self.y0) / self.lines
 
 
 def in_reading_order(boxes: Sequence[Box]) -> str:
@@ -65,8 +61,11 @@ def _rows(boxes: Sequence[Box]) -> Iterator[Box]:
 
 def _row(band: list[Box]) -> Iterator[Box]:
     """One row of a band when all its boxes are single lines; else its parts from left to right."""
+    if len(band) == 1:
+        yield from band
+        return
     ordered = sorted(band, key=lambda box: box.x0)
-    if len(band) > 1 and all(len(box.lines) == 1 for box in band):
+    if all(box.lines == 1 for box in band):
         yield Box(
             ordered[0].x0,
             min(box.y0 for box in band),
@@ -109,20 +108,34 @@ def _regions(bands: list[list[Box]]) -> Iterator[list[Box]]:
     columns of their own.
     """
     region: list[Box] = []
+    covered: list[tuple[float, float]] = []
     has_gutter = False
     for band in bands:
-        together = [*region, *band]
-        band_has = _gutter(band, min_lines=1) is not None
-        together_has = _gutter(together, min_lines=1) is not None
+        covered_by_band = _covered([(box.x0, box.x1) for box in band])
+        covered_together = _covered(covered + covered_by_band)
+        band_has = len(covered_by_band) > 1 and _gutter(band, min_lines=1) is not None
+        together_has = len(covered_together) > 1 and _gutter([*region, *band], min_lines=1) is not None
         space = min(box.y0 for box in band) - max((box.y1 for box in region), default=0.0)
         is_near = space <= _MAX_SPACE_IN_COLUMNS * max(box.line_height for box in band)
         if not region or (together_has and is_near) or not (together_has or has_gutter or band_has):
-            region, has_gutter = together, together_has
+            region += band
+            covered, has_gutter = covered_together, together_has
         else:
             yield region
-            region, has_gutter = band, band_has
+            region, covered, has_gutter = [*band], covered_by_band, band_has
     if region:
         yield region
+
+
+def _covered(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The spans from left to right, as one where no gutter fits between them."""
+    covered: list[tuple[float, float]] = []
+    for left, right in sorted(spans):
+        if covered and left < covered[-1][1] + _MIN_GUTTER:
+            covered[-1] = covered[-1][0], max(covered[-1][1], right)
+        else:
+            covered.append((left, right))
+    return covered
 
 
 def _gutter(boxes: Sequence[Box], *, min_lines: int = _MIN_COLUMN_LINES) -> float | None:
@@ -131,7 +144,7 @@ def _gutter(boxes: Sequence[Box], *, min_lines: int = _MIN_COLUMN_LINES) -> floa
     if gap is None or gap[0] < _MIN_GUTTER:
         return None
     for side in ([box for box in boxes if box.x0 < gap[1]], [box for box in boxes if box.x0 >= gap[1]]):
-        lengths = [len(line) for box in side for line in box.lines]
+        lengths = [len(line) for box in side for line in box.text.split("\n")]
         if len(lengths) < min_lines or median(lengths) < _MIN_COLUMN_CHARACTERS:
             return None
     return gap[1]

@@ -190,13 +190,36 @@ class CauceClient:
 
     async def sweep(self) -> Answer:
         """Look for what is missing, stale, orphaned or stuck in the index, and have it repaired. Return the counts."""
+        return await self._call("POST", f"{self._embeddings_url}/sweep")
+
+    async def dead_letters(self) -> AsyncIterator[Answer]:
+        """All records that were set aside, without what they hold."""
+        after: str | None = None
+        while True:
+            url = f"{self._embeddings_url}/dead-letters"
+            page = await self._call("GET", url, params=_given(limit=_PAGE, after=after))
+            for letter in page["dead_letters"]:
+                yield letter
+            if (after := page["next"]) is None:
+                return
+
+    async def dead_letter(self, partition: int, offset: int) -> Answer:
+        """A record that was set aside, with all that it came with."""
+        return await self._call("GET", f"{self._embeddings_url}/dead-letters/{partition}/{offset}")
+
+    async def replay(self, partition: int, offset: int) -> Answer:
+        """Send a record that was set aside to where it came from. Return what became of it."""
+        return await self._call("POST", f"{self._embeddings_url}/dead-letters/{partition}/{offset}/replay")
+
+    @property
+    def _embeddings_url(self) -> str:
         if self._embeddings is None:
             raise CommandError(
                 "STACK_NOT_FOUND",
                 "the address of the embeddings service is not known",
                 remedy="set CAUCE_EMBEDDINGS_URL",
             )
-        return await self._call("POST", f"{self._embeddings.rstrip('/')}/sweep")
+        return self._embeddings.rstrip("/")
 
     def _resource_type(self, type_: str) -> str:
         return f"{self._resources}/{quote(type_, safe='', errors='backslashreplace')}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cli.dead_letters import dead_letters
 from cli.ingest import ingest
 from cli.resources import resources
 from cli.search import chunks, search
@@ -21,6 +22,7 @@ app = typer.Typer(
 for command in (up, ingest, status, delete, retry, search, chunks, sweep):
     app.command()(command)
 app.add_typer(resources)
+app.add_typer(dead_letters)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from contracts.events import catalog, embeddings, files
+from contracts.events import catalog, dead_letters, embeddings, files
 from contracts.events.envelope import CONTENT_TYPE, MAX_ID, MAX_NAME, SPEC_VERSION, Event, EventType
 from contracts.events.topics import ALL_TOPICS, CATALOG_EVENTS, DEAD_LETTERS, EMBEDDINGS_EVENTS, FILES_EVENTS, Topic
 
@@ -235,14 +235,6 @@ def _message(event: PublishedEvent) -> Json:
 
 
 def _dead_letter() -> Json:
-    origin = {
-        "dead_letter_reason": "A stable code, such as INVALID_PAYLOAD or UNKNOWN_TYPE.",
-        "dead_letter_detail": "What is wrong.",
-        "dead_letter_topic": "Where the record came from.",
-        "dead_letter_partition": "Its partition there.",
-        "dead_letter_offset": "Its offset there.",
-        "dead_letter_time": "When it was set aside, in milliseconds since 1970.",
-    }
     return {
         "name": "deadLetter",
         "title": "Dead letter",
@@ -250,8 +242,10 @@ def _dead_letter() -> Json:
         "headers that say why.",
         "headers": {
             "type": "object",
-            "required": list(origin),
-            "properties": {name: {"type": "string", "description": text} for name, text in origin.items()},
+            "required": list(dead_letters.HEADERS),
+            "properties": {
+                name: {"type": "string", "description": text} for name, text in dead_letters.HEADERS.items()
+            },
         },
         "payload": {},
     }

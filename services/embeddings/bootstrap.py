@@ -12,7 +12,7 @@ import asyncpg
 from fastapi import FastAPI
 
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
-from contracts.events.topics import CATALOG_EVENTS, FILES_EVENTS
+from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
@@ -25,6 +25,7 @@ from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
+from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
@@ -35,14 +36,19 @@ from services.embeddings.adapters.storage import StoredObjects
 from services.embeddings.application.embed_file import EmbedFile
 from services.embeddings.application.embed_resources import EmbedResources
 from services.embeddings.application.process_claim import C, LeasedWork, ProcessClaim
+from services.embeddings.application.read_dead_letters import ReadDeadLetters
+from services.embeddings.application.replay_dead_letter import ReplayDeadLetter
 from services.embeddings.application.text_recipes import build_recipes
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
+from services.embeddings.entrypoints.http.dead_letters import DeadLetterSurface
+from services.embeddings.entrypoints.http.dead_letters import router as dead_letters_router
 from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import every, measure, sweep
 from services.embeddings.entrypoints.worker import Label, Queue, Worker, WorkerGroup, log_fault
 from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 
 CONSUMER_GROUP = "embeddings"
+CONSUMED = (FILES_EVENTS, CATALOG_EVENTS)
 
 
 @asynccontextmanager
@@ -129,6 +135,7 @@ def _describer(settings: WorkerSettings, models: ModelSettings) -> GeminiImageDe
 def build_app(settings: EmbeddingsSettings) -> FastAPI:
     """The service's HTTP application; its intake, relay and schedule run as long as it does."""
     relay = OutboxRelay(settings.embeddings_database_url, OUTBOX, settings)
+    dead_letters = KafkaDeadLetters(settings, topic=DEAD_LETTERS, origins=CONSUMED, group_id=CONSUMER_GROUP)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -143,12 +150,13 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             intake = Intake(
                 settings,
                 group_id=CONSUMER_GROUP,
-                topics=[FILES_EVENTS, CATALOG_EVENTS],
+                topics=CONSUMED,
                 known_types=lambda: known_types,
                 handle=MarkOnEvents(files, resources),
             )
             app.state.pool = pool
             app.state.intake = intake
+            app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
             app.state.sweep = partial(sweep, files, resources)
             tasks = [
                 asyncio.create_task(relay.run()),
@@ -183,4 +191,5 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         checks=lambda: {"database": database, "intake": intake_fault, "relay": relay_fault},
     )
     app.include_router(router)
+    app.include_router(dead_letters_router)
     return app

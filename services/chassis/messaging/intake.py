@@ -23,6 +23,7 @@ from faststream.kafka.message import KafkaAckableMessage
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 from opentelemetry import metrics, propagate, trace
 
+from contracts.events import dead_letters
 from contracts.events.envelope import Event, MalformedEventError, read_event
 from contracts.events.topics import DEAD_LETTERS, Topic
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
@@ -194,12 +195,12 @@ class Intake:
     async def _set_aside(self, record: Record, reason: str, detail: str) -> None:
         """Keep the record as it came on the dead-letter topic; not to be able to is a fault of the batch."""
         origin = {
-            "dead_letter_reason": reason,
-            "dead_letter_detail": detail,
-            "dead_letter_topic": record.topic,
-            "dead_letter_partition": str(record.partition),
-            "dead_letter_offset": str(record.offset),
-            "dead_letter_time": str(int(time.time() * 1000)),
+            dead_letters.REASON: reason,
+            dead_letters.DETAIL: detail,
+            dead_letters.TOPIC: record.topic,
+            dead_letters.PARTITION: str(record.partition),
+            dead_letters.OFFSET: str(record.offset),
+            dead_letters.TIME: str(int(time.time() * 1000)),
         }
         headers = [*record.headers, *((name, text.encode()) for name, text in origin.items())]
         for delay in _delays():

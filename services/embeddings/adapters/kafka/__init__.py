@@ -1,0 +1,1 @@
+"""What the embeddings service reads of the broker besides its events."""

@@ -154,6 +154,19 @@ async def test_a_wide_fan_is_marked_in_one_statement(world: ResourceWorld) -> No
     assert len(world.statements) == 4
 
 
+async def test_a_change_goes_ahead_of_what_follows_from_an_earlier_one(world: ResourceWorld) -> None:
+    await world.put("customer", 1, "Acme")
+    variables = [await world.put("variable", number, f"Variable {number}", customer=1) for number in range(1, 151)]
+    await world.mark_and_drain(*variables)
+    await world.mirror.mark([await world.put("customer", 1, "Acme and Sons")])
+    await world.mirror.mark([await world.put("variable", 150, "Changed itself")])
+    await world.drain()
+    own, first, rest = world.embedder.calls[-3:]
+    assert own == ["# Acme and Sons"]
+    assert len(first) > len(rest)
+    assert any(text.startswith("# Changed itself") for text in first)
+
+
 class TestSweep:
     async def test_a_healthy_system_has_nothing_to_mark(self, world: ResourceWorld) -> None:
         await world.mark_and_drain(

@@ -25,6 +25,8 @@ MOST_SWEPT = 100_000
 SWEEP_BATCH = 5_000
 IN_FLIGHT_SECONDS = 60.0
 STUCK_SECONDS = 300.0
+HEAD_START_SECONDS = 600.0
+"""A change goes so far ahead in the queue of what follows from changes, and of what a sweep found."""
 
 _PACKAGE = "services.embeddings"
 
@@ -63,7 +65,7 @@ class PostgresResourceMirror:
         wishes = [
             Wish(self._type_of[str(event.type)], event.aggregate_id, event.time, event.traceparent) for event in events
         ]
-        return await self._mark(wishes)
+        return await self._mark(wishes, HEAD_START_SECONDS)
 
     async def sweep(self) -> dict[str, Counter[str]]:
         """Repair what events did not bring. Return counts by reason, by type; nothing for a type that is well.
@@ -95,10 +97,10 @@ class PostgresResourceMirror:
         now = datetime.now(UTC)
         wishes = [Wish(type_.name, row["entity_id"], now, None) for row in rows if row["reason"] != "STUCK"]
         for start in range(0, len(wishes), SWEEP_BATCH):
-            await self._mark(wishes[start : start + SWEEP_BATCH])
+            await self._mark(wishes[start : start + SWEEP_BATCH], 0.0)
         return Counter(row["reason"] for row in rows)
 
-    async def _mark(self, wishes: Sequence[Wish]) -> list[Fan]:
+    async def _mark(self, wishes: Sequence[Wish], head_start: float) -> list[Fan]:
         """Mark them and their readers; remove those that the source of record has no more."""
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(
@@ -107,6 +109,7 @@ class PostgresResourceMirror:
                 [reader for reader, _ in self._pairs],
                 [read for _, read in self._pairs],
                 self._rest_seconds,
+                head_start,
             )
             absent = [row for row in rows if not row["present"]]
             if absent:

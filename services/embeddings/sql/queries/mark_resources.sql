@@ -1,7 +1,8 @@
 -- Note that the resources ($1, $2) want attention since $3, asked for by the traces $4, and with them all that read them:
 -- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
 -- of record decides: one that it does not have is not marked. One that was reconciled just now rests for $7 seconds, so
--- that a burst of changes is one reconcile. Returns for each whether it is there, and its readers.
+-- that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead of its readers. Returns for
+-- each whether it is there, and its readers.
 WITH asked AS MATERIALIZED (
     SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
@@ -27,7 +28,8 @@ WITH asked AS MATERIALIZED (
         WHEN reference ~ '^[a-z_]+:[0-9]{1,19}$' THEN split_part(reference, ':', 2)::numeric <= 9223372036854775807
     END
 ), wanted AS (
-    SELECT DISTINCT ON (entity_type, entity_id) entity_type, entity_id, tenant_id, name, requested_at, traceparent
+    SELECT DISTINCT ON (entity_type, entity_id) entity_type, entity_id, tenant_id, name, requested_at, traceparent,
+           CASE distance WHEN 0 THEN now() - make_interval(secs => $8) ELSE now() END AS available_at
     FROM (
         SELECT entity_type, entity_id, tenant_id, name, requested_at, traceparent, 0 AS distance FROM present
         UNION ALL
@@ -41,7 +43,7 @@ WITH asked AS MATERIALIZED (
     ORDER BY entity_type, entity_id, distance, requested_at
 ), marked AS (
     INSERT INTO module_embeddings_resource AS mirror
-        (entity_type, entity_id, tenant_id, name, requested_at, traceparent)
+        (entity_type, entity_id, tenant_id, name, requested_at, traceparent, available_at)
     SELECT * FROM wanted ORDER BY entity_type, entity_id
     ON CONFLICT (entity_type, entity_id) DO UPDATE
     SET generation = mirror.generation + 1,
@@ -54,7 +56,7 @@ WITH asked AS MATERIALIZED (
         END,
         traceparent = excluded.traceparent,
         attempts = 0,
-        available_at = greatest(now(), mirror.finished_at + make_interval(secs => $7)),
+        available_at = greatest(excluded.available_at, mirror.finished_at + make_interval(secs => $7)),
         updated_at = now()
 )
 SELECT asked.entity_type, asked.entity_id, present.entity_id IS NOT NULL AS present, coalesce(fan.readers, 0) AS readers

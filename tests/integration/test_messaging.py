@@ -10,6 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from asyncpg.exceptions._base import DataError as AsyncpgArgumentError
 
 from contracts.events.envelope import Event, EventType, read_event
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
@@ -166,13 +167,14 @@ class Received:
     def __init__(self, *faults: Exception) -> None:
         self.events: list[Event] = []
         self.faults = list(faults)
-        self.poison: set[int] = set()
+        self.poison: dict[int, Exception] = {}
 
     async def __call__(self, events: Sequence[Event]) -> None:
         if self.faults:
             raise self.faults.pop(0)
-        if any(one.aggregate_id in self.poison for one in events):
-            raise asyncpg.DataError("poison")
+        for one in events:
+            if one.aggregate_id in self.poison:
+                raise self.poison[one.aggregate_id]
         self.events += events
 
     def ids(self) -> list[int]:
@@ -196,7 +198,11 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
     good_headers = [(name, text.encode()) for name, text in event(1).headers().items()]
     future = event(9, EventType("files", "FileUploaded", 2))
     received = Received(OSError("the database is away"))
-    received.poison = {4}
+    received.poison = {
+        4: asyncpg.DataError("the database refuses it"),
+        5: AsyncpgArgumentError("the driver refuses it"),
+        6: KeyError("our own fault"),
+    }
     await publish(
         settings,
         topic,
@@ -206,6 +212,8 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
         (None, []),
         future,
         event(4),
+        event(5),
+        event(6),
         event(2, FILE_DELETED),
     )
     intake = Intake(
@@ -214,10 +222,10 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
 
     async with running(intake):
         await eventually(lambda: received.ids() == [1, 2])
-        letters = await read(settings, dead, 5)
+        letters = await read(settings, dead, 7)
 
     reasons = sorted(dict(letter.headers)["dead_letter_reason"].decode() for letter in letters)
-    assert reasons == ["INVALID_ENVELOPE", "INVALID_ENVELOPE", "INVALID_PAYLOAD", "UNKNOWN_TYPE", "UNPROCESSABLE"]
+    assert reasons == [*["INVALID_ENVELOPE"] * 2, "INVALID_PAYLOAD", "UNKNOWN_TYPE", *["UNPROCESSABLE"] * 3]
     junk = next(letter for letter in letters if letter.value == b"junk")
     origin = dict(junk.headers)
     assert origin["ce_type"] == b"\xff\xfe"

@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import chain, repeat
 from typing import TypeAlias
 
-import asyncpg
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from faststream import AckPolicy
@@ -166,7 +165,7 @@ class Intake:
         """Handle the events together; when one of them cannot be handled, each by itself."""
         try:
             await self._handle_patiently([event for _, event in events])
-        except asyncpg.PostgresError as error:
+        except Exception as error:  # noqa: BLE001 - FastStream would go on past a batch whose handler raises
             if len(events) == 1:
                 await self._set_aside(events[0][0], "UNPROCESSABLE", f"{type(error).__name__}: {error}")
                 return
@@ -181,6 +180,8 @@ class Intake:
                 _consumed.add(len(events))
                 return
             except DATABASE_AWAY as error:
+                if isinstance(error, ValueError):  # asyncpg's refusal of an argument is an InterfaceError as well
+                    raise
                 self._fault = f"the database is away: {type(error).__name__}"
                 _log.warning("intake_waits_for_database", error=str(error), events=len(events))
                 await asyncio.sleep(delay)

@@ -52,7 +52,8 @@ async def test_a_document_comes_back_as_its_pages(extract):
 
 async def test_images_come_back_as_they_were_encoded(extract):
     shown = documents.picture(["P1: 12 bar"])
-    document = await extract(documents.pdf_with_images([(shown, (50, 300, 370, 500))], [(shown, (50, 300, 370, 500))]))
+    page = [(shown, (50, 300, 370, 500))]
+    document = await extract(documents.pdf_with_images(page, page, text="La figura muestra las presiones."))
     (first,), (second,) = (page.images for page in document.pages)
     assert first == second
     assert (first.media_type, first.width, first.height) == ("image/png", 320, 200)

@@ -219,14 +219,15 @@ def nested_forms_bomb(levels: int, fan: int = 10) -> bytes:
 
 
 def image_bomb(side: int) -> bytes:
-    """A small PDF with a square grey image of so many pixels a side."""
+    """A small PDF with a line of text and a square grey image of so many pixels a side."""
     compressor = zlib.compressobj(9)
     packed = b"".join([*(compressor.compress(bytes(side)) for _ in range(side)), compressor.flush()])
     image = (
         b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceGray /BitsPerComponent 8"
         b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (side, side, len(packed), packed)
     )
-    return one_page_pdf(b"q 500 0 0 500 40 100 cm /I Do Q", b"/XObject << /I 6 0 R >>", image)
+    words = b"BT /F1 12 Tf 50 700 Td (El plano de toda la planta.) Tj ET\n"
+    return one_page_pdf(words + b"q 500 0 0 500 40 100 cm /I Do Q", b"/XObject << /I 6 0 R >>", image)
 
 
 def pages_bomb(pages: int) -> bytes:

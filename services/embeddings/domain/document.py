@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,15 @@ class PageImage:
     height: int
 
 
+class PageFault(StrEnum):
+    """Why a page lacks text that a reader of it would see."""
+
+    GARBLED = "GARBLED"
+    """Many of its characters are not those that it shows: its other words are here, and the page as an image."""
+    UNREADABLE = "UNREADABLE"
+    """It is damaged; nothing of it is here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page: its text in reading order (already sanitised) and its images in order of appearance.
@@ -34,6 +44,7 @@ class Page:
     number: int | None
     text: str
     images: tuple[PageImage, ...] = ()
+    fault: PageFault | None = None
 
 
 @dataclass(frozen=True, slots=True)

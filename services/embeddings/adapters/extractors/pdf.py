@@ -17,7 +17,7 @@ from services.embeddings.adapters.extractors.format import Format, Sample, Sourc
 from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
 from services.embeddings.adapters.extractors.reading_order import Box, in_reading_order
-from services.embeddings.domain.document import Page, PageImage
+from services.embeddings.domain.document import Page, PageFault, PageImage
 from services.embeddings.domain.errors import ExtractionError
 
 
@@ -50,8 +50,8 @@ _POINTS_PER_INCH = 72
 _RENDER_DPI = 200
 # A page with less text than this is shown as an image, if there is something to see.
 _MIN_CHARACTERS = 20
-_SCAN_COVER = 0.5
 _UNREADABLE = regex.compile(r"[\ufffd\p{Co}]")
+_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}]\S*")
 _UNREADABLE_SHARE = 0.2
 _HYPHENATION = regex.compile(r"(?<=\p{L})[-\u00ad\u2010]\n(?=\p{Ll})")
 # An image that has stood on so many pages is furniture: a logo, a watermark. So is one smaller than 7 mm.
@@ -69,17 +69,18 @@ def recognise(sample: Sample) -> str | None:
 def read(source: Source) -> Iterator[Page]:
     """The pages: their text in reading order, and what stands on them as images; a page without text as an image.
 
-    A page that cannot be read is empty. A document of which nothing can be read is corrupt.
+    One that cannot be read is empty and says so. A document of which nothing can be read is corrupt.
     """
     with _open(source) as document:
         source.limits.require("pages", document.page_count)
         reader = _PageReader(document, source.limits)
-        is_blank = True
+        is_damaged, is_blank = document.is_repaired or document.page_count == 0, True
         for index in range(document.page_count):
             page = reader.read(index)
+            is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
             is_blank = is_blank and not (page.text.strip() or page.images)
             yield page
-        if is_blank and (document.is_repaired or document.page_count == 0):
+        if is_blank and is_damaged:
             raise _corrupt("the PDF is damaged: no page of it can be read")
 
 
@@ -112,32 +113,27 @@ class _PageReader:
         self._appearances: Counter[str] = Counter()
 
     def read(self, index: int) -> Page:
-        try:
-            text, images = self._content(self._document.load_page(index))
-        except (ExtractionError, MemoryError):
-            raise
-        except Exception as error:  # a page may break in any way; the others are still there
-            if is_out_of_memory(error):
-                raise MemoryError from error
-            return Page(index + 1, "")
-        return Page(index + 1, text, images)
+        with _whatever_breaks():
+            return self._page(self._document.load_page(index))
+        return Page(index + 1, "", fault=PageFault.UNREADABLE)
 
-    def _content(self, page: Any) -> tuple[str, tuple[PageImage, ...]]:
+    def _page(self, page: Any) -> Page:
+        number = page.number + 1
         text_page = page.get_textpage(flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
         blocks = text_page.extractBLOCKS()
         self._limits.require("characters", sum(len(block[4]) for block in blocks))
         text = _text(text_page, [block for block in blocks if block[6] == 0])
-        has_images = any(block[6] == 1 for block in blocks)
-        placed = self._placed_images(page) if has_images else []
+        placed = self._placed_images(page) if any(block[6] == 1 for block in blocks) else []
         characters = len("".join(text.split()))
         is_garbled = len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * characters
-        if is_garbled or characters < _MIN_CHARACTERS:
-            cover = sum(abs(image["rect"]) for image in placed) / (abs(page.rect) or 1)
-            if is_garbled or cover >= _SCAN_COVER or (not placed and _has_drawing(page)):
+        if is_garbled or (characters < _MIN_CHARACTERS and (placed or _has_drawing(page))):
+            with _whatever_breaks():
                 shown = _render(page, page.rect)
+                if shown is not None and is_garbled:
+                    return Page(number, _UNREADABLE_WORD.sub("", text), (shown,), PageFault.GARBLED)
                 if shown is not None:
-                    return "" if is_garbled else text, (shown,)
-        return text, tuple(self._distinct_images(page, placed))
+                    return Page(number, text, (shown,))
+        return Page(number, text, tuple(self._distinct_images(page, placed)))
 
     def _placed_images(self, page: Any) -> list[dict[str, Any]]:
         """The images that stand on the page, in the order in which they are painted."""
@@ -169,7 +165,9 @@ class _PageReader:
             if self._appearances[key] > _MAX_APPEARANCES or (abs(rect) > 0.9 * abs(page.rect) and _is_ocr_layer(page)):
                 continue
             if key not in self._images:
-                self._images[key] = self._decode(page, pieces, rect)
+                self._images[key] = None
+                with _whatever_breaks():
+                    self._images[key] = self._decode(page, pieces, rect)
             image = self._images[key]
             if image is not None:
                 yield image
@@ -188,9 +186,9 @@ class _PageReader:
         (image, *others) = pieces
         a, b, c, d, _, _ = image["transform"]
         is_upright = a > 0 and d > 0 and abs(b) + abs(c) < 0.01 * (a + d) and not page.rotation
-        if others or not image["xref"] or image["has-mask"] or not is_upright:
-            resolution = max(_POINTS_PER_INCH * piece["width"] / piece["rect"].width for piece in pieces)
-            return _render(page, rect * page.rotation_matrix, dpi=resolution)
+        is_whole = image["xref"] and image["colorspace"] and not image["has-mask"]
+        if others or not is_whole or not is_upright:
+            return _render(page, rect * page.rotation_matrix)
         if is_small(image["width"], image["height"]):
             return None
         pixmap = pymupdf.Pixmap(self._document, image["xref"])
@@ -199,9 +197,21 @@ class _PageReader:
         return _bounded(pixmap)
 
 
-def _render(page: Any, rect: Any, *, dpi: float = _RENDER_DPI) -> PageImage | None:
-    """What the page shows in the rectangle, at most 2000 pixels a side."""
-    scale = min(dpi / _POINTS_PER_INCH, MAX_SIDE / max(rect.width, rect.height))
+@contextmanager
+def _whatever_breaks() -> Iterator[None]:
+    """A page or an image may break in any way; the others are still there. Limits are not breakage."""
+    try:
+        yield
+    except ExtractionError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise MemoryError from error
+
+
+def _render(page: Any, rect: Any) -> PageImage | None:
+    """What the page shows in the rectangle, at 200 dots per inch and at most 2000 a side."""
+    scale = min(_RENDER_DPI / _POINTS_PER_INCH, MAX_SIDE / max(rect.width, rect.height))
     return _bounded(page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), clip=rect, alpha=False))
 
 
@@ -277,7 +287,7 @@ def _is_ordinary(found: Any, texts: list[str], *, width: float, height: float) -
     if second is None:
         return True
     is_below = second.bbox.y0 > (first.bbox.y0 + first.bbox.y1) / 2
-    return bool(is_below and height / len(texts) > 1.3 * width / max(map(len, texts)))
+    return bool(is_below and height / len(texts) > 1.3 * width / max(1, *map(len, texts)))
 
 
 def _upright(direction: tuple[int, int], bbox: tuple[float, float, float, float], text: str) -> Box:

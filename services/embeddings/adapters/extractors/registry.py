@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -140,4 +141,4 @@ def _pages(found: Format, source: Source) -> Iterator[Page]:
         source.limits.require("pages", count)
         source.limits.require("characters", characters)
         source.limits.require("images", images)
-        yield Page(page.number, text, page.images)
+        yield replace(page, text=text)

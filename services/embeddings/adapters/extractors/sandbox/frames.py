@@ -12,7 +12,7 @@ from struct import Struct
 from typing import IO, Any
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
-from services.embeddings.domain.document import ExtractedDocument, Page, PageImage
+from services.embeddings.domain.document import ExtractedDocument, Page, PageFault, PageImage
 from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 
 _HEADER = Struct("!II")
@@ -41,7 +41,7 @@ class FrameWriter:
             self._sent.add(image.digest)
             blobs.append(data)
             images.append([image.digest, image.media_type, image.width, image.height, len(data)])
-        self._write({"page": page.number, "text": page.text, "images": images}, b"".join(blobs))
+        self._write({"page": page.number, "text": page.text, "images": images, "fault": page.fault}, b"".join(blobs))
 
     def done(self, media_type: str) -> None:
         """Say that there are no more pages."""
@@ -84,8 +84,9 @@ class FrameReader:
         while True:
             message, blob = await self._read()
             match message:
-                case {"page": int() | None as number, "text": str(text), "images": [*images]}:
-                    pages.append(Page(number, text, tuple(self._parse_images(images, blob))))
+                case {"page": int() | None as number, "text": str(text), "images": [*images], "fault": fault}:
+                    known = PageFault(fault) if fault in list(PageFault) else None
+                    pages.append(Page(number, text, tuple(self._parse_images(images, blob)), known))
                 case {"done": str(media_type)}:
                     return ExtractedDocument(media_type, tuple(pages))
                 case {"error": ["RESOURCE_LIMIT", str(message), _, _], "limit": str(limit)}:

@@ -42,10 +42,10 @@ def decode(data: bytes, *, declared: str | None = None) -> str:
     if unmarked := _utf16_without_mark(data[:4096]):
         return data.decode(unmarked, "replace")
     if not (b"\x1b$" in data[:_DETECTION_BYTES] or b"\x1b(" in data[:_DETECTION_BYTES]):  # ISO-2022 is ASCII too
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
+        text = data.decode("utf-8", "replace")
+        broken = text.count("\ufffd")
+        if broken == 0 or broken * 10 < len(data) - len(text):  # a little damage does not make it another encoding
+            return text
     return data.decode(_known(declared) or _detect(data), "replace")
 
 

@@ -23,7 +23,6 @@ PLAIN_TEXT = "text/plain"
 
 # What is recognised only to say what it is.
 _UNREADABLE = {
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a Microsoft Office file from before 2007, or an encrypted one",
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "gzip data",
     b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",

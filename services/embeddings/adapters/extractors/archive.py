@@ -1,0 +1,107 @@
+"""Documents that are ZIP archives of XML: read within limits, with no entity resolved and nothing written anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from posixpath import dirname, join, normpath
+from xml.etree.ElementTree import Element
+from zipfile import ZipFile
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import fromstring, iterparse
+
+from services.embeddings.adapters.extractors.format import Source
+from services.embeddings.adapters.extractors.pictures import page_image
+from services.embeddings.domain.document import PageImage
+from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
+
+_ENCRYPTED_FLAG = 1
+
+
+class Archive(ZipFile):
+    """An open archive whose members together unpack to no more than the limit. Names are found in any case."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source.path)
+        self.limits = source.limits
+        members = self.infolist()
+        # What a member unpacks to beyond the size that it declares is not read.
+        self.limits.require("unpacked_bytes", sum(member.file_size for member in members))
+        if any(member.flag_bits & _ENCRYPTED_FLAG for member in members):
+            raise encrypted("the archive cannot be read without a password")
+        self._names = {member.filename.lower(): member.filename for member in members}
+
+    def part(self, name: str) -> bytes:
+        """The content of a member, empty when there is none of that name."""
+        found = self._names.get(name.lower().lstrip("/"))
+        return b"" if found is None else self.read(found)
+
+    def xml(self, name: str) -> Element:
+        """The root of an XML member, an empty element when there is none of that name."""
+        content = self.part(name)
+        return parse_xml(content) if content else Element("")
+
+    def relationships(self, part: str) -> dict[str, tuple[str, str]]:
+        """What an Office part refers to inside the archive: by id, the last word of the type and the member's name."""
+        folder, _, file = part.rpartition("/")
+        related = {}
+        for element in self.xml(f"{folder}/_rels/{file}.rels"):
+            target, kind = attribute(element, "Target"), attribute(element, "Type")
+            if attribute(element, "TargetMode") != "External":
+                path = target.lstrip("/") if target.startswith("/") else normpath(join(folder, target))
+                related[attribute(element, "Id")] = kind.rpartition("/")[2], path
+        return related
+
+    def main_part(self) -> str:
+        """The name of an Office document's main part."""
+        for kind, target in self.relationships("").values():
+            if kind == "officeDocument":
+                return target
+        raise ExtractionError("CORRUPT", "the Office file does not say which of its parts is the document")
+
+    def image(self, name: str, *, beside: str = "") -> PageImage | None:
+        """A bounded image by its name as written in a member; None for decoration, and for what is no image here."""
+        return page_image(self.part(normpath(join(dirname(beside), name))), self.limits)
+
+    def images_of(self, part: str) -> Callable[[str], PageImage | None]:
+        """Finds the images of an Office part by the ids that it calls them by."""
+        names = {key: target for key, (kind, target) in self.relationships(part).items() if kind == "image"}
+        return lambda key: self.image(names[key]) if key in names else None
+
+
+def parse_xml(content: bytes) -> Element:
+    """The root of an XML document. Raises ResourceLimitError for one that defines entities: bombs are made of them."""
+    try:
+        root: Element = fromstring(content)
+    except DefusedXmlException:
+        raise _entities() from None
+    return root
+
+
+def parse_elements(content: bytes) -> Iterator[Element]:
+    """Each element of an XML document as it ends, to be cleared when done with. Raises like ``parse_xml``."""
+    try:
+        for _, element in iterparse(BytesIO(content)):
+            yield element
+    except DefusedXmlException:
+        raise _entities() from None
+
+
+def _entities() -> ResourceLimitError:
+    return ResourceLimitError("xml_entities", "the document defines XML entities, of which none are read")
+
+
+def encrypted(message: str) -> ExtractionError:
+    """The error for a document that asks for a password."""
+    return ExtractionError("ENCRYPTED", message, remedy="send it without a password")
+
+
+def local(element: Element) -> str:
+    """An element's name without its namespace: the strict and the usual kind of Office files differ only there."""
+    return element.tag.rpartition("}")[2]
+
+
+def attribute(element: Element, name: str) -> str:
+    """An attribute's value by its name without a namespace, empty when there is none."""
+    return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")

@@ -1,0 +1,79 @@
+"""What stands on a slide or is drawn on a sheet: texts, tables, images, charts (DrawingML)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from xml.etree.ElementTree import Element
+
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local
+from services.embeddings.adapters.extractors.tables import table_text
+from services.embeddings.domain.document import PageImage
+
+_SKIPPED = {"Fallback", "rPr", "pPr", "bodyPr", "spPr"}
+# Placeholders that repeat on every slide and in every note.
+_FURNITURE = {"sldNum", "dt", "ftr", "hdr", "sldImg"}
+
+
+def drawing_flow(archive: Archive, part: str) -> Iterator[str | PageImage]:
+    """The pieces of a drawing in its own order, which is from back to front, then its charts and diagrams."""
+    yield from _drawing(archive.xml(part), archive.images_of(part))
+    for kind, target in archive.relationships(part).values():
+        if kind == "chart":
+            yield _chart_text(archive.xml(target))
+        elif kind == "diagramData":
+            yield from _drawing(archive.xml(target), archive.images_of(target))
+
+
+def _drawing(parent: Element, image: Callable[[str], PageImage | None]) -> Iterator[str | PageImage]:
+    for element in parent:
+        name = local(element)
+        if name in ("txBody", "t"):
+            yield _lines(element)
+        elif name == "tbl":
+            rows = [row for row in element if local(row) == "tr"]
+            yield table_text([[_lines(cell) for cell in row if local(cell) == "tc"] for row in rows])
+        elif name == "blip":
+            shown = image(attribute(element, "embed"))
+            if shown is not None:
+                yield shown
+        elif name not in _SKIPPED and not _is_furniture(element):
+            yield from _drawing(element, image)
+
+
+def _is_furniture(shape: Element) -> bool:
+    return local(shape) == "sp" and any(
+        local(element) == "ph" and attribute(element, "type") in _FURNITURE for element in shape.iter()
+    )
+
+
+def _lines(body: Element) -> str:
+    """The paragraphs of a text body as lines."""
+    paragraphs = [element for element in body.iter() if local(element) == "p"] or [body]
+    return "\n".join("".join(map(_characters, paragraph.iter())).strip() for paragraph in paragraphs)
+
+
+def _characters(element: Element) -> str:
+    match local(element):
+        case "t":
+            return element.text or ""
+        case "br":
+            return "\n"
+        case "tab":
+            return "\t"
+        case _:
+            return ""
+
+
+def _chart_text(chart: Element) -> str:
+    """The titles, and the series as a table: the categories above, a row for each series."""
+    titles = [_lines(element) for element in chart.iter() if local(element) == "title"]
+    series = [element for element in chart.iter() if local(element) == "ser"]
+    rows = [["", *_cached(series[0], "cat")]] if series else []
+    rows += [[" ".join(_cached(one, "tx")), *_cached(one, "val")] for one in series]
+    return "\n".join([*titles, table_text(rows)])
+
+
+def _cached(series: Element, name: str) -> list[str]:
+    """The values that a chart remembers of the cells that it shows."""
+    parts = [part for part in series if local(part) == name]
+    return [element.text or "" for part in parts for element in part.iter() if local(element) == "v"]

@@ -1,0 +1,88 @@
+"""Mail messages (EML): headers, text, and the names of what is attached. They have no pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
+from email.policy import default
+
+from services.embeddings.adapters.extractors.encoding import decode
+from services.embeddings.adapters.extractors.flow import flow_pages
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pictures import page_image
+from services.embeddings.domain.document import Page, PageImage
+
+_SHOWN = ("Subject", "From", "To", "Cc", "Date")
+_TELLING = {"from", "to", "subject", "date", "message-id", "mime-version", "received", "return-path"}
+_HEADER = re.compile(rb"^([A-Za-z][A-Za-z0-9-]*):[ \t]", re.MULTILINE)
+_MIN_TELLING = 3
+
+
+def recognise(sample: Sample) -> str | None:
+    """Headers, three at least of those that every mail has, before the first blank line."""
+    block = re.split(rb"\r?\n\r?\n", sample.head, maxsplit=1)[0]
+    begins = _HEADER.match(block)
+    names = {name.lower().decode() for name in _HEADER.findall(block)}
+    return "message/rfc822" if begins and len(names & _TELLING) >= _MIN_TELLING else None
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The message and those in it, in pages without numbers that end where an image stands."""
+    yield from flow_pages(mail_flow(source.path.read_bytes(), source.limits))
+
+
+def mail_flow(content: bytes, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    """The pieces of a message, or of a web page archived as one (MHT)."""
+    yield from _message(message_from_bytes(content, policy=default), limits)
+
+
+def _message(message: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    yield "\n".join(f"{name}: {message[name]}" for name in _SHOWN if message[name])
+    yield from _part(message, limits)
+
+
+def _part(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    kind = part.get_content_type()
+    if kind == "multipart/alternative" and part.is_multipart():
+        yield from _alternative(part, limits)
+    elif part.is_multipart():
+        read_inner = _message if kind == "message/rfc822" else _part
+        for inner in _parts(part):
+            yield from read_inner(inner, limits)
+    else:
+        if name := part.get_filename():
+            yield f"[Adjunto: {name}]"
+        yield from _content(part, kind, limits)
+
+
+def _alternative(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    """The first version with text of one message: the plain one, then the others."""
+    versions = [list(_part(inner, limits)) for inner in _parts(part)]
+    with_text = (one for one in versions if any(isinstance(piece, str) and piece.strip() for piece in one))
+    yield from next(with_text, versions[0] if versions else [])
+
+
+def _parts(message: Message) -> list[Message]:
+    parts = message.get_payload()
+    return [part for part in parts if isinstance(part, Message)] if isinstance(parts, list) else []
+
+
+def _content(part: Message, kind: str, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes):
+        return
+    if kind == "text/html":
+        yield from html_flow(decode_html(content))
+    elif kind.startswith("text/"):
+        yield decode(content, declared=part.get_content_charset())
+    elif kind.startswith("image/"):
+        image = page_image(content, limits)
+        if image is not None:
+            yield image
+
+
+FORMAT = Format(name="mail", media_types={"message/rfc822": (".eml",)}, recognise=recognise, read=read, is_text=True)

@@ -1,0 +1,229 @@
+"""Rich Text Format (RTF). It has no pages: where one ends is decided by the program that shows it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from services.embeddings.adapters.extractors.flow import flow_pages
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pictures import page_image
+from services.embeddings.adapters.extractors.tables import table_text
+from services.embeddings.domain.document import Page, PageImage
+
+_TOKEN = re.compile(
+    rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
+)
+# Groups that hold no text of the document. Those that begin with \* are skipped too, but for some.
+_SKIPPED = frozenset(
+    b"fonttbl colortbl stylesheet info filetbl revtbl rsidtbl listtable listoverridetable list listoverride listlevel"
+    b" lfolevel leveltext levelnumbers listname generator themedata datastore"
+    b" colorschememapping latentstyles xmlnstbl pgdsctbl fldinst bkmkstart bkmkend objdata objclass nonshppict pntext"
+    b" panose falt atnid atnauthor atndate atrfstart atrfend".split()
+)
+_READ_AFTER_STAR = frozenset([b"shppict", b"shptxt", b"shpinst", b"footnote", b"annotation", b"fldrslt"])
+_CHARACTERS = {
+    b"tab": "\t", b"line": "\n", b"emdash": "—", b"endash": "–", b"lquote": "‘", b"rquote": "’", b"ldblquote": "“",
+    b"rdblquote": "”", b"bullet": "•", b"emspace": " ", b"enspace": " ",
+}  # fmt: skip
+_SYMBOLS = {b"~": "\u00a0", b"_": "-", b"-": "", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
+_CHARSETS = {
+    0: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gb18030", 136: "big5", 161: "cp1253", 162: "cp1254",
+    163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
+}  # fmt: skip
+
+
+def recognise(sample: Sample) -> str | None:
+    """RTF says so at the start."""
+    return "application/rtf" if sample.head.lstrip()[:5] == rb"{\rtf" else None
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The text, in pages without numbers that end where an image stands."""
+    yield from flow_pages(_Reader(source.limits).flow(source.path.read_bytes()))
+
+
+class _Target(Enum):
+    TEXT = auto()
+    PICTURE = auto()
+    FONTS = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What a group inherits from the one around it. A ``target`` other than text is a place that text is not for."""
+
+    target: _Target = _Target.TEXT
+    encoding: str = "cp1252"
+    skip_after_unicode: int = 1
+
+
+class _Reader:
+    """Follows the control words of one document."""
+
+    def __init__(self, limits: ExtractionLimits) -> None:
+        self._limits = limits
+        self._group = _Group()
+        self._outer: list[_Group] = []
+        self._default_encoding = "cp1252"
+        self._fonts: dict[int, str] = {}
+        self._font = 0
+        self._bytes = bytearray()
+        self._text: list[str] = []
+        self._hex: list[bytes] = []
+        self._to_skip = 0
+        self._is_in_table = False
+        self._row: list[str] = []
+        self._rows: list[list[str]] = []
+        self._pieces: list[str | PageImage] = []
+
+    def flow(self, content: bytes) -> Iterator[str | PageImage]:
+        """Paragraphs, tables and images in order."""
+        position, starred = 0, False
+        while match := _TOKEN.match(content, position):
+            position = match.end()
+            word, number, code, symbol, brace, text = match.groups()
+            if brace:
+                self._brace(brace)
+            elif symbol == b"*":
+                starred = True
+                continue
+            elif word == b"bin":
+                position += max(0, int(number or 0))
+            elif word:
+                self._word(word, int(number) if number else None, starred=starred)
+            elif code:
+                self._take(bytes.fromhex(code.decode()))
+            elif symbol:
+                self._characters(_SYMBOLS.get(symbol, ""))
+            elif text:
+                self._take(text)
+            starred = False
+            yield from self._ready()
+        self._end_paragraph()
+        self._end_table()
+        yield from self._ready()
+
+    def _ready(self) -> list[str | PageImage]:
+        ready, self._pieces = self._pieces, []
+        return ready
+
+    def _brace(self, brace: bytes) -> None:
+        self._decode()
+        if brace == b"{":
+            self._outer.append(self._group)
+        elif self._outer:
+            ended, self._group = self._group, self._outer.pop()
+            if ended.target is _Target.PICTURE and self._group.target is not _Target.PICTURE:
+                self._end_picture()
+
+    def _word(self, word: bytes, number: int | None, *, starred: bool) -> None:
+        if word in _SKIPPED or (starred and word not in _READ_AFTER_STAR):
+            target = _Target.FONTS if word == b"fonttbl" else _Target.NOTHING
+            self._group = replace(self._group, target=target)
+        elif word == b"pict":
+            self._group = replace(self._group, target=_Target.PICTURE)
+        elif word == b"u" and number is not None:
+            self._characters(chr(number % 65536))
+            self._to_skip = self._group.skip_after_unicode
+        elif word == b"uc":
+            self._group = replace(self._group, skip_after_unicode=number or 0)
+        elif word in (b"f", b"fcharset", b"ansicpg", b"mac", b"pc"):
+            self._set_encoding(word, number or 0)
+        elif word in _CHARACTERS:
+            self._characters(_CHARACTERS[word])
+        elif self._group.target is _Target.TEXT:
+            self._structure(word)
+
+    def _set_encoding(self, word: bytes, number: int) -> None:
+        self._decode()
+        if word == b"f":
+            self._font = number
+            if self._group.target is _Target.TEXT:
+                self._group = replace(self._group, encoding=self._fonts.get(number, self._default_encoding))
+        elif word == b"fcharset":
+            self._fonts[self._font] = _CHARSETS.get(number, self._default_encoding)
+        else:
+            name = {b"mac": "mac_roman", b"pc": "cp437"}.get(word, f"cp{number}")
+            with suppress(LookupError):
+                self._default_encoding = codecs.lookup(name).name
+                self._group = replace(self._group, encoding=self._default_encoding)
+
+    def _structure(self, word: bytes) -> None:
+        match word:
+            case b"par" | b"sect" | b"page":
+                if self._is_in_table:
+                    self._characters("\n")
+                else:
+                    self._end_paragraph()
+            case b"pard":
+                self._is_in_table = False
+            case b"intbl":
+                self._is_in_table = True
+            case b"cell" | b"nestcell":
+                self._row.append(self._take_text())
+            case b"row" | b"nestrow":
+                self._rows.append(self._row)
+                self._row = []
+
+    def _take(self, data: bytes) -> None:
+        """Bytes in the encoding of the group; some of them only stand in for a character that Unicode gave before."""
+        skipped = min(self._to_skip, len(data))
+        self._to_skip -= skipped
+        if self._group.target is _Target.PICTURE:
+            self._hex.append(data)
+        elif self._group.target is _Target.TEXT:
+            self._bytes += data[skipped:]
+
+    def _characters(self, characters: str) -> None:
+        self._decode()
+        self._to_skip = 0
+        if self._group.target is _Target.TEXT:
+            self._text.append(characters)
+
+    def _decode(self) -> None:
+        if self._bytes:
+            self._text.append(self._bytes.decode(self._group.encoding, "replace"))
+            self._bytes.clear()
+
+    def _take_text(self) -> str:
+        self._decode()
+        text = "".join(self._text)
+        self._text = []
+        # Characters beyond the first 65,536 are given as two halves.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def _end_paragraph(self) -> None:
+        text = self._take_text()
+        if text.strip():
+            self._end_table()
+            self._pieces.append(text)
+
+    def _end_table(self) -> None:
+        if self._row:
+            self._rows.append(self._row)
+        if self._rows:
+            self._pieces.append(table_text(self._rows))
+        self._row, self._rows = [], []
+
+    def _end_picture(self) -> None:
+        digits = re.sub(rb"[^0-9a-fA-F]", b"", b"".join(self._hex))
+        self._hex = []
+        image = page_image(bytes.fromhex(digits[: len(digits) // 2 * 2].decode()), self._limits)
+        if image is not None:
+            self._end_paragraph()
+            self._pieces.append(image)
+
+
+FORMAT = Format(
+    name="RTF",
+    media_types={"application/rtf": (".rtf",), "text/rtf": ()},
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,157 @@
+"""Excel workbooks (XLSX): a page for each sheet, hidden ones too, with the values that Excel last computed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from xml.etree.ElementTree import Element
+
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local, parse_elements
+from services.embeddings.adapters.extractors.drawing import drawing_flow
+from services.embeddings.adapters.extractors.flow import flow_page
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.tables import tables_text
+from services.embeddings.domain.document import Page, PageImage
+
+_MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_BUILT_IN_DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
+_BUILT_IN_PERCENTS = {9, 10}
+_LITERAL = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
+_DATE, _PERCENT = "date", "percent"
+_COLUMN = re.compile(r"[A-Z]+")
+_MAX_COLUMNS = 16_384
+
+
+def recognise(sample: Sample) -> str | None:
+    """An Office archive with an ``xl`` folder."""
+    return _MEDIA_TYPE if any(name.lower().startswith("xl/") for name in sample.members) else None
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The sheets in the order of the workbook: name, cells row by row, then what is drawn on the sheet."""
+    with Archive(source) as archive:
+        main = archive.main_part()
+        targets = archive.relationships(main)
+        book = archive.xml(main)
+        cells = _Cells(
+            archive, targets.values(), is_1904=any(attribute(one, "date1904") in ("1", "true") for one in book)
+        )
+        sheets = [element for element in book.iter() if local(element) == "sheet"]
+        for number, sheet in enumerate(sheets, start=1):
+            _, part = targets.get(attribute(sheet, "id"), ("", ""))
+            yield flow_page(number, _sheet(archive, part, attribute(sheet, "name"), cells))
+
+
+def _sheet(archive: Archive, part: str, name: str, cells: _Cells) -> Iterator[str | PageImage]:
+    rows = list(cells.rows(archive.part(part)))
+    related = archive.relationships(part).values()
+    drawn = [piece for kind, target in related if kind == "drawing" for piece in drawing_flow(archive, target)]
+    if rows or drawn:
+        yield name
+    yield tables_text(rows)
+    for kind, target in related:
+        if kind == "comments":
+            yield from (_string(comment) for comment in archive.xml(target).iter() if local(comment) == "comment")
+    yield from drawn
+
+
+class _Cells:
+    """Reads cells with the shared strings and the number formats of one workbook."""
+
+    def __init__(self, archive: Archive, parts: Iterable[tuple[str, str]], *, is_1904: bool) -> None:
+        self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)  # noqa: DTZ001 - sheets have no zones
+        self._strings: list[str] = []
+        self._formats: list[str] = []
+        for kind, part in parts:
+            if kind == "sharedStrings":
+                self._strings += [_string(item) for item in archive.xml(part)]
+            elif kind == "styles":
+                self._formats = _number_formats(archive.xml(part))
+
+    def rows(self, sheet: bytes) -> Iterator[list[str]]:
+        """The rows that have cells, each with its cells where they stand."""
+        above = 0
+        for element in parse_elements(sheet):
+            if local(element) != "row":
+                continue
+            number = int(attribute(element, "r") or above + 1)
+            if number > above + 1:
+                yield []
+            above = number
+            row: list[str] = []
+            for cell in element:
+                column = _column(attribute(cell, "r")) or len(row) + 1
+                row += [""] * (min(column, _MAX_COLUMNS) - 1 - len(row))
+                row.append(self._text(cell))
+            yield row
+            element.clear()
+
+    def _text(self, cell: Element) -> str:
+        value = next((part.text or "" for part in cell if local(part) == "v"), "")
+        kind = attribute(cell, "t")
+        try:
+            match kind:
+                case "inlineStr":
+                    return _string(cell)
+                case "s":
+                    return self._strings[int(value)]
+                case "b":
+                    return "TRUE" if value == "1" else "FALSE"
+                case "e":
+                    return ""  # an error is not content
+                case "str" | "d":
+                    return value
+                case _:
+                    return self._number(float(value), int(attribute(cell, "s") or 0)) if value else ""
+        except (ValueError, IndexError, OverflowError):
+            return value
+
+    def _number(self, value: float, style: int) -> str:
+        number_format = self._formats[style] if style < len(self._formats) else ""
+        if number_format == _DATE:
+            moment = self._epoch + timedelta(seconds=round(value * 86_400))
+            if value < 1:
+                return moment.time().isoformat()
+            return moment.date().isoformat() if value.is_integer() else moment.isoformat(" ")
+        if number_format == _PERCENT:
+            return f"{value * 100:.10g}%"
+        return str(int(value)) if value.is_integer() else f"{value:.15g}"
+
+
+def _number_formats(styles: Element) -> list[str]:
+    """For each cell style whether its numbers are dates or percentages."""
+    custom = {
+        int(attribute(element, "numFmtId") or 0): _LITERAL.sub("", attribute(element, "formatCode")).lower()
+        for element in styles.iter()
+        if local(element) == "numFmt"
+    }
+    formats = []
+    for style in (style for group in styles if local(group) == "cellXfs" for style in group):
+        number = int(attribute(style, "numFmtId") or 0)
+        code = custom.get(number, "")
+        if number in _BUILT_IN_DATES or any(letter in code for letter in "ymdhs"):
+            formats.append(_DATE)
+        elif number in _BUILT_IN_PERCENTS or "%" in code:
+            formats.append(_PERCENT)
+        else:
+            formats.append("")
+    return formats
+
+
+def _string(item: Element) -> str:
+    """The text of a string with or without runs, without the phonetic guide of an Asian one."""
+    guides = {text for guide in item.iter() if local(guide) == "rPh" for text in guide.iter()}
+    return "".join(part.text or "" for part in item.iter() if local(part) == "t" and part not in guides)
+
+
+def _column(reference: str) -> int:
+    """The number of a column from 1, 0 for no reference."""
+    letters = _COLUMN.match(reference)
+    number = 0
+    for letter in letters.group() if letters else "":
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number
+
+
+FORMAT = Format(name="Excel", media_types={_MEDIA_TYPE: (".xlsx", ".xlsm")}, recognise=recognise, read=read)

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo up test test-kafka lint format lock generate bench clean
+.PHONY: help setup demo up test test-kafka faults lint format lock generate bench clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: setup ## run every test against a real Postgres and a real broker
 
 test-kafka: setup ## run the tests that talk to a broker on Apache Kafka, from its jars (needs a Java runtime and Maven)
 	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker $(ARGS)
+
+faults: setup ## kill processes at every named step, and let servers go and come back (SEED=1 repeats a run)
+	$(BIN)/pytest tests/faults --faults-long --faults-seed=$(or $(SEED),1) -o log_cli=true -o log_cli_level=INFO $(ARGS)
 
 lint: setup ## lint, types, import contracts
 	$(BIN)/ruff check .

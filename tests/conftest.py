@@ -16,6 +16,12 @@ TEST_BROKER = "CAUCE_TEST_BROKER"
 BROKER_KIND = pytest.StashKey[str]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of ``tests/faults``."""
+    parser.addoption("--faults-seed", type=int, default=1, help="what the faults and their order are chosen by")
+    parser.addoption("--faults-long", action="store_true", help="kill at every named step, not at some")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The caller's settings are not the tests': no key of theirs is used, no trace is sent to them."""
     config.addinivalue_line("markers", "broker: talks to a broker (set by itself)")

@@ -21,10 +21,17 @@ REQUEST_MS = 2_000
 
 
 class EmbeddedBroker(EmbeddedServer):
-    """One broker on 127.0.0.1."""
+    """One broker on 127.0.0.1.
 
-    def __init__(self, port: int, *, log: Path = Path(os.devnull)) -> None:
+    Args:
+        port: where it listens.
+        advertised_port: where it tells its clients to connect, when there is something in between.
+        log: what it says.
+    """
+
+    def __init__(self, port: int, *, advertised_port: int | None = None, log: Path = Path(os.devnull)) -> None:
         self.port = port
+        self._advertised_port = advertised_port or port
         self.log = log
         self.spec = ProcessSpec(
             role="broker",
@@ -41,12 +48,11 @@ class EmbeddedBroker(EmbeddedServer):
 
     def _prepare(self) -> Launch:
         require_free_port(self.port, "broker")
-        listener = f"tcp://{self.bootstrap}"
         command = (
             _binary(),
             "broker",
-            f"--listener-url={listener}",
-            f"--advertised-listener-url={listener}",
+            f"--listener-url=tcp://{self.bootstrap}",
+            f"--advertised-listener-url=tcp://{LOOPBACK}:{self._advertised_port}",
             "--storage-engine=memory://tansu/",
         )
         # Nothing of the caller's environment: it would export traces by the caller's OTEL_* variables.

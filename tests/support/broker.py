@@ -59,32 +59,40 @@ class Kafka:
         return {f"CAUCE_{name.upper()}": str(value) for name, value in self.options.items()}
 
 
-def _embedded(folder: Path) -> BrokerServer:
-    return EmbeddedBroker(free_port(), log=folder / "broker.log")
+def _embedded(folder: Path, port: int, advertised_port: int | None) -> BrokerServer:
+    return EmbeddedBroker(port, advertised_port=advertised_port, log=folder / "broker.log")
 
 
-def _apache(folder: Path) -> BrokerServer:
-    return ApacheKafka(folder, free_port())
+def _apache(folder: Path, port: int, advertised_port: int | None) -> BrokerServer:
+    return ApacheKafka(folder, port, advertised_port)
 
 
-def _container(_: Path) -> BrokerServer:
+def _container(_: Path, port: int, advertised_port: int | None) -> BrokerServer:
     # Here, because it is of no use without Docker.
     from tests.support.kafka_container import KafkaInContainer
 
-    return KafkaInContainer(free_port())
+    return KafkaInContainer(port, advertised_port)
 
 
-KINDS: Mapping[str, Callable[[Path], BrokerServer]] = {EMBEDDED: _embedded, APACHE: _apache, CONTAINER: _container}
+KINDS: Mapping[str, Callable[[Path, int, int | None], BrokerServer]] = {
+    EMBEDDED: _embedded,
+    APACHE: _apache,
+    CONTAINER: _container,
+}
 
 
 @contextmanager
 def running_broker(kind: str) -> Iterator[Kafka]:
-    """A broker of its own, stopped afterwards. All but the embedded one have the idempotent producer."""
+    """A broker of its own, stopped afterwards."""
     with temporary_folder() as folder:
-        server = KINDS[kind](folder)
+        server = KINDS[kind](folder, free_port(), None)
         server.start()
         try:
-            settings = KafkaSettings(kafka_bootstrap=server.bootstrap, kafka_idempotent_producer=kind != EMBEDDED)
-            yield Kafka(server, settings)
+            yield Kafka(server, settings_of(kind, server.bootstrap))
         finally:
             server.stop()
+
+
+def settings_of(kind: str, bootstrap: str) -> KafkaSettings:
+    """The settings that suit a broker of that kind: all but the embedded one have the idempotent producer."""
+    return KafkaSettings(kafka_bootstrap=bootstrap, kafka_idempotent_producer=kind != EMBEDDED)

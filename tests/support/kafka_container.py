@@ -7,11 +7,22 @@ from testcontainers.community.kafka import KafkaContainer
 PORT_INSIDE = 9093
 
 
+class _Advertised(KafkaContainer):
+    """Its start script advertises what this says."""
+
+    advertised_port: int
+
+    def get_exposed_port(self, port: int) -> int:
+        """Where clients are told to connect."""
+        return self.advertised_port
+
+
 class KafkaInContainer:
     """Implements BrokerServer. Each start is a new container."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, advertised_port: int | None = None) -> None:
         self._port = port
+        self._advertised_port = advertised_port or port
         self._container: KafkaContainer | None = None
 
     @property
@@ -21,8 +32,9 @@ class KafkaInContainer:
 
     def start(self) -> None:
         """Return when it can be used."""
-        self._container = KafkaContainer(port=PORT_INSIDE).with_kraft().with_bind_ports(PORT_INSIDE, self._port)
-        self._container.start()
+        container = _Advertised(port=PORT_INSIDE).with_kraft().with_bind_ports(PORT_INSIDE, self._port)
+        container.advertised_port = self._advertised_port
+        self._container = container.start()
 
     def stop(self) -> None:
         """Stop and remove it."""

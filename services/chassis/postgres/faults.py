@@ -7,6 +7,8 @@ import asyncpg
 DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # What a pooled connection raises that was told of the server's end while nobody used it.
+    asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,

@@ -25,10 +25,11 @@ JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class ApacheKafka(EmbeddedServer):
-    """A broker and controller in one process."""
+    """A broker and controller in one process. Clients are told to connect to ``advertised_port``."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, advertised_port: int | None = None) -> None:
         self.port = port
+        self._advertised_port = advertised_port or port
         self.log = folder / "kafka.log"
         self._folder = folder
         self.spec = ProcessSpec(
@@ -67,7 +68,7 @@ class ApacheKafka(EmbeddedServer):
             "node.id": 1,
             "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{LOOPBACK}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._advertised_port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring, iterparse
 
-from services.embeddings.adapters.extractors.format import Source
+from services.embeddings.adapters.extractors.format import Source, encrypted
 from services.embeddings.adapters.extractors.pictures import page_image
 from services.embeddings.domain.document import PageImage
 from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
@@ -90,11 +90,6 @@ def parse_elements(content: bytes) -> Iterator[Element]:
 
 def _entities() -> ResourceLimitError:
     return ResourceLimitError("xml_entities", "the document defines XML entities, of which none are read")
-
-
-def encrypted(message: str) -> ExtractionError:
-    """The error for a document that asks for a password."""
-    return ExtractionError("ENCRYPTED", message, remedy="send it without a password")
 
 
 def local(element: Element) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, encrypted, local
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local
 from services.embeddings.adapters.extractors.flow import flow_page
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, encrypted
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
 from services.embeddings.domain.document import Page, PageImage
 from services.embeddings.domain.errors import ExtractionError

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.domain.document import Page
+from services.embeddings.domain.errors import ExtractionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,8 @@ class Format:
             if suffix in suffixes or declared == media_type:
                 return media_type
         return None
+
+
+def encrypted(message: str) -> ExtractionError:
+    """The error for a document that asks for a password."""
+    return ExtractionError("ENCRYPTED", message, remedy="send it without a password")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from services.embeddings.adapters.extractors.archive import encrypted
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, encrypted
 from services.embeddings.domain.document import Page
 from services.embeddings.domain.errors import ExtractionError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, encrypted, local
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, encrypted
 from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import Page, PageImage
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-import regex
 from PIL import Image
 
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
-from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pdf_rules import (
+    MEDIA_TYPES,
+    POINTS_PER_INCH,
+    RENDER_DPI,
+    Furniture,
+    corrupt,
+    is_garbled,
+    is_nearly_empty,
+    read_pages,
+    recognise,
+    touching,
+    whatever_breaks,
+    without_garbled_words,
+)
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
-from services.embeddings.adapters.extractors.reading_order import Box, in_reading_order
+from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
 from services.embeddings.domain.document import Page, PageFault, PageImage
-from services.embeddings.domain.errors import ExtractionError
 
 
 @contextmanager
@@ -44,61 +56,27 @@ pymupdf.TOOLS.mupdf_display_errors(False)
 pymupdf.TOOLS.mupdf_display_warnings(False)
 
 # Ligatures are taken apart, an unknown glyph is U+FFFD and not any letter, images leave their place.
-_TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP
-_HEADER_WITHIN = 1024
-_POINTS_PER_INCH = 72
-_RENDER_DPI = 200
-# A page with less text than this is shown as an image, if there is something to see.
-_MIN_CHARACTERS = 20
-_UNREADABLE = regex.compile(r"[\ufffd\p{Co}]")
-_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}]\S*")
-_UNREADABLE_SHARE = 0.2
-_HYPHENATION = regex.compile(r"(?<=\p{L})[-\u00ad\u2010]\n(?=\p{Ll})")
-# An image that has stood on so many pages is furniture: a logo, a watermark. So is one smaller than 7 mm.
-_MAX_APPEARANCES = 3
-_MIN_IMAGE_POINTS = 20.0
-_MAX_PIECES = 200
+_TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP | pymupdf.TEXT_PRESERVE_IMAGES
 _INVISIBLE = 3
 
 
-def recognise(sample: Sample) -> str | None:
-    """A PDF says so within its first kilobyte, where readers have always looked for it."""
-    return "application/pdf" if b"%PDF-" in sample.head[:_HEADER_WITHIN] else None
-
-
 def read(source: Source) -> Iterator[Page]:
-    """The pages: their text in reading order, and what stands on them as images; a page without text as an image.
-
-    One that cannot be read is empty and says so. A document of which nothing can be read is corrupt.
-    """
+    """The pages: their text in reading order, and what stands on them as images; a page without text as an image."""
     with _open(source) as document:
         source.limits.require("pages", document.page_count)
         reader = _PageReader(document, source.limits)
-        is_damaged, is_blank = document.is_repaired or document.page_count == 0, True
-        for index in range(document.page_count):
-            page = reader.read(index)
-            is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
-            is_blank = is_blank and not (page.text.strip() or page.images)
-            yield page
-        if is_blank and is_damaged:
-            raise _corrupt("the PDF is damaged: no page of it can be read")
-
-
-def _corrupt(message: str) -> ExtractionError:
-    return ExtractionError(
-        "CORRUPT", message, remedy="open it in the program that made it, save it again and send that"
-    )
+        yield from read_pages(document.page_count, reader.read, is_repaired=document.is_repaired)
 
 
 def _open(source: Source) -> Any:
     try:
         document = pymupdf.open(source.path, filetype="pdf")
     except pymupdf.FileDataError as error:
-        raise _corrupt(f"the PDF is damaged: {error}") from error
+        raise corrupt(f"the PDF is damaged: {error}") from error
     if not document.is_pdf:
-        raise _corrupt("the file is not a PDF")
+        raise corrupt("the file is not a PDF")
     if document.needs_pass:
-        raise ExtractionError("ENCRYPTED", "the PDF cannot be read without a password", remedy="send it without one")
+        raise encrypted("the PDF cannot be read without a password")
     return document
 
 
@@ -110,27 +88,22 @@ class _PageReader:
         self._limits = limits
         self._streams: dict[int, str] = {}
         self._images: dict[str, PageImage | None] = {}
-        self._appearances: Counter[str] = Counter()
+        self._furniture = Furniture()
 
     def read(self, index: int) -> Page:
-        with _whatever_breaks():
-            return self._page(self._document.load_page(index))
-        return Page(index + 1, "", fault=PageFault.UNREADABLE)
-
-    def _page(self, page: Any) -> Page:
-        number = page.number + 1
-        text_page = page.get_textpage(flags=_TEXT_FLAGS | pymupdf.TEXT_PRESERVE_IMAGES)
+        page = self._document.load_page(index)
+        number = index + 1
+        text_page = page.get_textpage(flags=_TEXT_FLAGS)
         blocks = text_page.extractBLOCKS()
         self._limits.require("characters", sum(len(block[4]) for block in blocks))
         text = _text(text_page, [block for block in blocks if block[6] == 0])
         placed = self._placed_images(page) if any(block[6] == 1 for block in blocks) else []
-        characters = len("".join(text.split()))
-        is_garbled = len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * characters
-        if is_garbled or (characters < _MIN_CHARACTERS and (placed or _has_drawing(page))):
-            with _whatever_breaks():
+        garbled = is_garbled(text)
+        if garbled or (is_nearly_empty(text) and (placed or _has_drawing(page))):
+            with whatever_breaks():
                 shown = _render(page, page.rect)
-                if shown is not None and is_garbled:
-                    return Page(number, _UNREADABLE_WORD.sub("", text), (shown,), PageFault.GARBLED)
+                if shown is not None and garbled:
+                    return Page(number, without_garbled_words(text), (shown,), PageFault.GARBLED)
                 if shown is not None:
                     return Page(number, text, (shown,))
         return Page(number, text, tuple(self._distinct_images(page, placed)))
@@ -153,20 +126,19 @@ class _PageReader:
 
     def _distinct_images(self, page: Any, placed: list[dict[str, Any]]) -> Iterator[PageImage]:
         seen = set()
-        for pieces in _touching(placed):
+        for group in touching([tuple(image["rect"]) for image in placed]):
+            pieces = [placed[index] for index in group]
             rect = pymupdf.Rect()
             for piece in pieces:
                 rect |= piece["rect"]
             key = "+".join(self._key(page, piece) for piece in pieces)
-            if min(rect.width, rect.height) < _MIN_IMAGE_POINTS or key in seen:
+            is_scan = abs(rect) > 0.9 * abs(page.rect) and _is_ocr_layer(page)
+            if key in seen or is_scan or self._furniture.includes(key, width=rect.width, height=rect.height):
                 continue
             seen.add(key)
-            self._appearances[key] += 1
-            if self._appearances[key] > _MAX_APPEARANCES or (abs(rect) > 0.9 * abs(page.rect) and _is_ocr_layer(page)):
-                continue
             if key not in self._images:
                 self._images[key] = None
-                with _whatever_breaks():
+                with whatever_breaks():
                     self._images[key] = self._decode(page, pieces, rect)
             image = self._images[key]
             if image is not None:
@@ -197,39 +169,14 @@ class _PageReader:
         return _bounded(pixmap)
 
 
-@contextmanager
-def _whatever_breaks() -> Iterator[None]:
-    """A page or an image may break in any way; the others are still there. Limits are not breakage."""
-    try:
-        yield
-    except ExtractionError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise MemoryError from error
-
-
 def _render(page: Any, rect: Any) -> PageImage | None:
     """What the page shows in the rectangle, at 200 dots per inch and at most 2000 a side."""
-    scale = min(_RENDER_DPI / _POINTS_PER_INCH, MAX_SIDE / max(rect.width, rect.height))
+    scale = min(RENDER_DPI / POINTS_PER_INCH, MAX_SIDE / max(rect.width, rect.height))
     return _bounded(page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), clip=rect, alpha=False))
 
 
 def _bounded(pixmap: Any) -> PageImage | None:
     return bounded(Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples))
-
-
-def _touching(placed: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Groups of images that touch: programs cut pictures into strips. So many that nobody can tell are one group."""
-    if len(placed) > _MAX_PIECES:
-        return [placed]
-    groups: list[list[dict[str, Any]]] = []
-    for image in placed:
-        near = image["rect"] + (-1, -1, 1, 1)
-        touched = [group for group in groups if any(near.intersects(piece["rect"]) for piece in group)]
-        groups = [group for group in groups if group not in touched]
-        groups.append([piece for group in touched for piece in group] + [image])
-    return groups
 
 
 def _has_drawing(page: Any) -> bool:
@@ -246,14 +193,8 @@ def _is_ocr_layer(page: Any) -> bool:
 
 
 def _text(text_page: Any, blocks: list[tuple[Any, ...]]) -> str:
-    """The text in reading order: each direction of writing by itself, the one with most text first."""
     found = list(text_page.this)
-    boxes: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
-    for block in blocks:
-        for direction, box in _boxes(found[block[5]], block):
-            boxes[direction].append(box)
-    ordered = sorted(boxes.values(), key=lambda group: -sum(len(box.text) for box in group))
-    return str(_HYPHENATION.sub("", "\n\n".join(map(in_reading_order, ordered))))
+    return page_text(piece for block in blocks for piece in _boxes(found[block[5]], block))
 
 
 def _boxes(found: Any, block: tuple[Any, ...]) -> Iterator[tuple[tuple[int, int], Box]]:
@@ -272,7 +213,7 @@ def _boxes(found: Any, block: tuple[Any, ...]) -> Iterator[tuple[tuple[int, int]
         if shown:
             direction, bbox = line.m_internal.dir, line.m_internal.bbox
             turned = round(direction.x), round(direction.y)
-            yield turned, _upright(turned, (bbox.x0, bbox.y0, bbox.x1, bbox.y1), shown)
+            yield turned, upright(turned, (bbox.x0, bbox.y0, bbox.x1, bbox.y1), shown)
 
 
 def _is_ordinary(found: Any, texts: list[str], *, width: float, height: float) -> bool:
@@ -290,23 +231,4 @@ def _is_ordinary(found: Any, texts: list[str], *, width: float, height: float) -
     return bool(is_below and height / len(texts) > 1.3 * width / max(1, *map(len, texts)))
 
 
-def _upright(direction: tuple[int, int], bbox: tuple[float, float, float, float], text: str) -> Box:
-    """The box as it stands when the page is turned so that its text runs from left to right."""
-    x0, y0, x1, y1 = bbox
-    match direction:
-        case (0, -1):
-            return Box(-y1, x0, -y0, x1, text)
-        case (0, 1):
-            return Box(y0, -x1, y1, -x0, text)
-        case (-1, 0):
-            return Box(-x1, -y1, -x0, -y0, text)
-        case _:
-            return Box(x0, y0, x1, y1, text)
-
-
-FORMAT = Format(
-    name="PDF",
-    media_types={"application/pdf": (".pdf",)},
-    recognise=recognise,
-    read=read,
-)
+FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read)

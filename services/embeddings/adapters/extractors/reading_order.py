@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+
+import regex
 
 # A gutter parts two columns of prose: this wide at least, with lines this long on both sides. Narrower or shorter
 # ones are the space between words or between the cells of a table, whose rows must stay together.
 _MIN_GUTTER = 8.0
 _MIN_COLUMN_LINES = 3
 _MIN_COLUMN_CHARACTERS = 14
+_HYPHENATION = regex.compile(r"(?<=\p{L})[-\u00ad\u2010]\n(?=\p{Ll})")
 _MAX_SPACE_IN_COLUMNS = 2.5
 # The time grows with the square of their number: a page with more keeps the order of its content.
 _MAX_BOXES = 3000
@@ -32,6 +36,32 @@ class Box:
     def __post_init__(self) -> None:
         self.lines = self.text.count("\n") + 1
         self.line_height = (self.y1 - self.y0) / self.lines
+
+
+def upright(direction: tuple[int, int], corners: tuple[float, float, float, float], text: str) -> Box:
+    """The box as it stands when the page is turned so that text that runs in that direction runs to the right."""
+    x0, y0, x1, y1 = corners
+    match direction:
+        case (0, -1):
+            return Box(-y1, x0, -y0, x1, text)
+        case (0, 1):
+            return Box(y0, -x1, y1, -x0, text)
+        case (-1, 0):
+            return Box(-x1, -y1, -x0, -y0, text)
+        case _:
+            return Box(x0, y0, x1, y1, text)
+
+
+def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> str:
+    """The text of upright boxes by direction: each direction in reading order, the one with most text first.
+
+    Words parted at the end of a line are joined.
+    """
+    directions: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
+    for direction, box in boxes:
+        directions[direction].append(box)
+    ordered = sorted(directions.values(), key=lambda group: -sum(len(box.text) for box in group))
+    return str(_HYPHENATION.sub("", "\n\n".join(map(in_reading_order, ordered))))
 
 
 def in_reading_order(boxes: Sequence[Box]) -> str:

@@ -91,6 +91,8 @@ class _Reader:
             word, number, code, symbol, brace, text = match.groups()
             if brace:
                 self._brace(brace)
+                if not self._outer:
+                    break  # what follows the document is none of it
             elif symbol == b"*":
                 starred = True
                 continue

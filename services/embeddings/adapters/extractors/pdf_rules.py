@@ -1,0 +1,114 @@
+"""By which rules a PDF page becomes text and images, whichever library reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import regex
+
+from services.embeddings.adapters.extractors.format import Sample
+from services.embeddings.adapters.extractors.limits import is_out_of_memory
+from services.embeddings.domain.document import Page, PageFault
+from services.embeddings.domain.errors import ExtractionError
+
+MEDIA_TYPES = {"application/pdf": (".pdf",)}
+RENDER_DPI = 200
+POINTS_PER_INCH = 72
+
+# A page with less text than this is shown as an image, if there is something to see.
+_MIN_CHARACTERS = 20
+_UNREADABLE = regex.compile(r"[\ufffd\p{Co}]")
+_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}]\S*")
+_UNREADABLE_SHARE = 0.2
+_MAX_APPEARANCES = 3
+_MIN_IMAGE_POINTS = 20.0
+_HEADER_WITHIN = 1024
+# So many images on a page that nobody can tell which belong together are one.
+_MAX_PIECES = 200
+
+
+def recognise(sample: Sample) -> str | None:
+    """A PDF says so within its first kilobyte, where readers have always looked for it."""
+    return "application/pdf" if b"%PDF-" in sample.head[:_HEADER_WITHIN] else None
+
+
+def corrupt(message: str) -> ExtractionError:
+    """The error for a document that is damaged beyond reading."""
+    return ExtractionError(
+        "CORRUPT", message, remedy="open it in the program that made it, save it again and send that"
+    )
+
+
+def read_pages(count: int, read: Callable[[int], Page], *, is_repaired: bool = False) -> Iterator[Page]:
+    """The pages by index. One that cannot be read is empty and says so.
+
+    Raises:
+        ExtractionError: ``CORRUPT`` when the document is damaged and nothing of it can be read.
+    """
+    is_damaged, is_blank = is_repaired or count == 0, True
+    for index in range(count):
+        page = Page(index + 1, "", fault=PageFault.UNREADABLE)
+        with whatever_breaks():
+            page = read(index)
+        is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
+        is_blank = is_blank and not (page.text.strip() or page.images)
+        yield page
+    if is_blank and is_damaged:
+        raise corrupt("the PDF is damaged: no page of it can be read")
+
+
+@contextmanager
+def whatever_breaks() -> Iterator[None]:
+    """A page or an image may break in any way; the others are still there. Limits are not breakage."""
+    try:
+        yield
+    except ExtractionError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise MemoryError from error
+
+
+def is_nearly_empty(text: str) -> bool:
+    """Whether a page has so little text that what it shows is elsewhere."""
+    return len("".join(text.split())) < _MIN_CHARACTERS
+
+
+def is_garbled(text: str) -> bool:
+    """Whether a fifth of the characters are unknown or private ones: the font does not say what its glyphs mean."""
+    return len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * len("".join(text.split()))
+
+
+def without_garbled_words(text: str) -> str:
+    """The words whose characters are all known."""
+    return str(_UNREADABLE_WORD.sub("", text))
+
+
+class Furniture:
+    """Knows the images of a document that are none of its content: small ones, and ones on page after page."""
+
+    def __init__(self) -> None:
+        self._appearances: Counter[str] = Counter()
+
+    def includes(self, key: str, *, width: float, height: float) -> bool:
+        """Count another page with the image; say whether it is under 7 mm (in points), or has been on three before."""
+        self._appearances[key] += 1
+        return min(width, height) < _MIN_IMAGE_POINTS or self._appearances[key] > _MAX_APPEARANCES
+
+
+def touching(rects: Sequence[tuple[float, float, float, float]]) -> list[list[int]]:
+    """The indexes of rectangles that touch, in groups: programs cut pictures into strips."""
+    if len(rects) > _MAX_PIECES:
+        return [list(range(len(rects)))]
+    groups: list[list[int]] = []
+    for index, rect in enumerate(rects):
+        touched = [group for group in groups if any(_near(rect, rects[other]) for other in group)]
+        groups = [group for group in groups if group not in touched]
+        groups.append([*(other for group in touched for other in group), index])
+    return groups
+
+
+def _near(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] - 1 < other[2] and other[0] - 1 < one[2] and one[1] - 1 < other[3] and other[1] - 1 < one[3]

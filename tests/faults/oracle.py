@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,11 +15,12 @@ import asyncpg
 
 from deploy.embedded.postgres import DATABASE
 from services.chassis.postgres.faults import DATABASE_AWAY
-from tests.faults.fleet import BALLAST, PATIENCE, Fleet
+from tests.faults.fleet import BALLAST, LEASE_SECONDS, PATIENCE, SWEEP_SECONDS, Fleet
 from tests.faults.workload import MARK, Truth, paragraphs_of, sha256_of
 
 CHUNKS = "SELECT file_id, position, text FROM module_embeddings_chunk_read ORDER BY file_id, position"
 READ_EVERY_SECONDS = 0.02
+_log = logging.getLogger(__name__)
 Marks = list[tuple[int, int, int]]
 
 
@@ -90,9 +92,13 @@ async def settled(fleet: Fleet, truth: Truth) -> float:
     """
     clock = asyncio.get_running_loop().time
     began = clock()
+    expected = began + LEASE_SECONDS + SWEEP_SECONDS
     while wrong := await what_is_wrong(fleet, truth):
         if clock() - began > PATIENCE:
             raise AssertionError("\n".join(wrong))
+        if clock() > expected:
+            _log.info("after a lease and a sweep still: %s", "; ".join(wrong))
+            expected += 2.0
         await asyncio.sleep(0.2)
     return clock() - began
 

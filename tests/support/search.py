@@ -95,7 +95,8 @@ class Index:
         """Write resources of one type, with ids from ``first_id`` on."""
         ids = range(first_id, first_id + len(vectors))
         await self.connection.executemany(
-            """INSERT INTO module_embeddings_resource (entity_type, entity_id, tenant_id, name, status, space_id, recipe, revision)
+            """INSERT INTO module_embeddings_resource
+               (entity_type, entity_id, tenant_id, name, status, space_id, recipe, revision)
                VALUES ($1, $2, $3, $4, 'COMPLETED', $5, 'test', 1)""",
             [(entity_type, one, tenant, f"{entity_type} {one}", space_id) for one in ids],
         )

@@ -214,7 +214,7 @@ def test_a_reading_process_that_a_document_has_taken_over_cannot_reach_outside(t
     mine, its = socket.socketpair()
     with mine, its:
         command = [sys.executable, "-c", MADE_TO, str(its.fileno()), deed]
-        mine.sendall(b'{"path": "", "name": "", "media_type": "", "limits": {}}\n')
+        mine.sendall(b'{"path": "", "name": "", "media_type": "", "limits": {}, "options": []}\n')
         ended = subprocess.run(
             command, pass_fds=[its.fileno()], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False
         )

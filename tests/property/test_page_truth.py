@@ -65,18 +65,24 @@ def _flow(texts: list[str], x: float, characters: int) -> list[Line]:
     return lines
 
 
-def read(data: bytes) -> list[Page]:
+READERS = ["pymupdf", "pdfium"]
+
+
+def read(data: bytes, reader: str) -> list[Page]:
     with tempfile.NamedTemporaryFile(suffix=".pdf") as file:
         file.write(data)
         file.flush()
-        _, pages = read_document(Path(file.name), name="a.pdf", media_type="", limits=ExtractionLimits())
+        _, pages = read_document(
+            Path(file.name), name="a.pdf", media_type="", limits=ExtractionLimits(), options=frozenset([reader])
+        )
         return list(pages)
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize("reader", READERS)
+@settings(max_examples=40)
 @given(laid_out_documents())
-def test_every_word_is_in_reading_order_and_on_the_pages_that_its_chunk_says(document):
-    pages = read(document.data)
+def test_every_word_is_in_reading_order_and_on_the_pages_that_its_chunk_says(reader, document):
+    pages = read(document.data, reader)
     assert [page.text.split() for page in pages] == document.words
     page_of = {word: number for number, words in enumerate(document.words, start=1) for word in words}
     chunks = StructuralChunker(200, 40).chunk(DocumentText.join(pages))
@@ -87,35 +93,41 @@ def test_every_word_is_in_reading_order_and_on_the_pages_that_its_chunk_says(doc
     assert {word for chunk in chunks for word in chunk.text.split()} >= page_of.keys()
 
 
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-def test_a_word_parted_at_the_end_of_a_line_is_whole(rotation):
+def test_a_word_parted_at_the_end_of_a_line_is_whole(reader, rotation):
     lines = [
         Line(50, 60, "La presión del com-"),
         Line(50, 74, "presor y la válvu-"),
         Line(50, 88, "la IGE12-"),
         Line(50, 102, "3 bajan"),
     ]
-    (page,) = read(pdf([lines], rotation=rotation))
+    (page,) = read(pdf([lines], rotation=rotation), reader)
     assert page.text == "La presión del compresor y la válvula IGE12-\n3 bajan"
 
 
-def test_a_sentence_over_the_border_of_two_pages_is_in_one_chunk_that_names_both():
+@pytest.mark.parametrize("reader", READERS)
+def test_a_sentence_over_the_border_of_two_pages_is_in_one_chunk_that_names_both(reader):
     (chunk,) = StructuralChunker().chunk(
-        DocumentText.join(read(pdf([lines_of("La válvula se abre cuando"), lines_of("la presión pasa de 10 bar.")])))
+        DocumentText.join(
+            read(pdf([lines_of("La válvula se abre cuando"), lines_of("la presión pasa de 10 bar.")]), reader)
+        )
     )
     assert chunk.text == "La válvula se abre cuando\n\nla presión pasa de 10 bar."
     assert (chunk.page_from, chunk.page_to) == (1, 2)
 
 
-def test_a_page_without_text_keeps_its_number():
-    pages = read(pdf([lines_of("uno"), [], lines_of("tres")]))
+@pytest.mark.parametrize("reader", READERS)
+def test_a_page_without_text_keeps_its_number(reader):
+    pages = read(pdf([lines_of("uno"), [], lines_of("tres")]), reader)
     assert [(page.number, page.text) for page in pages] == [(1, "uno"), (2, ""), (3, "tres")]
     (chunk,) = StructuralChunker().chunk(DocumentText.join(pages))
     assert (chunk.page_from, chunk.page_to) == (1, 3)
 
 
-def test_a_table_keeps_its_rows_together():
+@pytest.mark.parametrize("reader", READERS)
+def test_a_table_keeps_its_rows_together(reader):
     cells = [["Válvula", "Presión", "Caudal"], ["V-101", "12 bar", "30 l/s"], ["V-102", "8 bar", "12 l/s"]]
     lines = [Line(50 + 150 * c, 60 + 16 * r, text) for c in range(3) for r, text in enumerate(row[c] for row in cells)]
-    (page,) = read(pdf([lines]))
+    (page,) = read(pdf([lines]), reader)
     assert page.text.split("\n") == ["\t".join(row) for row in cells]

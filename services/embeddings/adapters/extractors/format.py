@@ -47,6 +47,7 @@ class Format:
             that the document is corrupt.
         is_text: the format is text that its content does not give away (Markdown, CSV): the file's name or its
             declared type chooses it, but only for content that is text.
+        option: the name by which it is chosen instead of the usual format of the same media types, if it is not that.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Format:
     recognise: Callable[[Sample], str | None]
     read: Callable[[Source], Iterator[Page]]
     is_text: bool = False
+    option: str = ""
 
     def media_type_of(self, *, suffix: str = "", declared: str = "") -> str | None:
         """The media type that a file suffix or a declared media type names, None when it is not of this format."""

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 
 import regex
 
@@ -104,12 +103,13 @@ def _row(band: list[Box]) -> Iterator[Box]:
             ordered[0].text + "".join(_space(left, right) + right.text for left, right in pairwise(ordered)),
         )
         return
-    gap = _widest_gap(band)
-    if gap is None:
-        yield from sorted(band, key=lambda box: box.y0)
+    gaps = _gaps(band)
+    if gaps:
+        _, right = gaps[0]
+        yield from _rows([box for box in band if box.x0 < right])
+        yield from _rows([box for box in band if box.x0 >= right])
     else:
-        yield from _rows([box for box in band if box.x0 < gap[1]])
-        yield from _rows([box for box in band if box.x0 >= gap[1]])
+        yield from sorted(band, key=lambda box: box.y0)
 
 
 def _space(left: Box, right: Box) -> str:
@@ -169,23 +169,40 @@ def _covered(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _gutter(boxes: Sequence[Box], *, min_lines: int = _MIN_COLUMN_LINES) -> float | None:
-    """Where the right one of two columns of prose begins, None where there are none."""
-    gap = _widest_gap(boxes)
-    if gap is None or gap[0] < _MIN_GUTTER:
-        return None
-    for side in ([box for box in boxes if box.x0 < gap[1]], [box for box in boxes if box.x0 >= gap[1]]):
-        lengths = [len(line) for box in side for line in box.text.split("\n")]
-        if len(lengths) < min_lines or median(lengths) < _MIN_COLUMN_CHARACTERS:
+    """Where the right one of two columns begins, None where there are none.
+
+    Two columns of prose are parted by any gutter. Anything else is a table, whose rows stay together, unless what
+    stands left and right of the gutter is not on the same lines.
+    """
+    for width, right in _gaps(boxes):
+        if width < _MIN_GUTTER:
             return None
-    return gap[1]
+        sides = [box for box in boxes if box.x0 < right], [box for box in boxes if box.x0 >= right]
+        if all(_is_prose(side, min_lines) for side in sides) or _are_unrelated(*sides):
+            return right
+    return None
 
 
-def _widest_gap(boxes: Sequence[Box]) -> tuple[float, float] | None:
-    """The width and the right end of the widest strip that no box touches between left and right ones."""
-    widest: tuple[float, float] | None = None
-    right = None
+def _is_prose(side: Sequence[Box], min_lines: int) -> bool:
+    """Whether long lines hold most of the characters."""
+    lengths = [len(line) for box in side for line in box.text.split("\n")]
+    long = [length for length in lengths if length >= _MIN_COLUMN_CHARACTERS]
+    return len(long) >= min_lines and sum(long) >= 0.6 * sum(lengths)
+
+
+def _are_unrelated(left: Sequence[Box], right: Sequence[Box]) -> bool:
+    fewer, more = sorted((left, right), key=len)
+    tops = [box.y0 for box in more if box.lines == 1]
+    aligned = [box for box in fewer if box.lines == 1 and any(abs(box.y0 - top) < box.line_height / 3 for top in tops)]
+    return len(fewer) > 1 and 2 * len(aligned) < len(fewer)
+
+
+def _gaps(boxes: Sequence[Box]) -> list[tuple[float, float]]:
+    """The widths and right ends of the strips that no box touches between left and right ones, the widest first."""
+    gaps: list[tuple[float, float]] = []
+    edge: float | None = None
     for box in sorted(boxes, key=lambda box: box.x0):
-        if right is not None and box.x0 > right and (widest is None or box.x0 - right > widest[0]):
-            widest = box.x0 - right, box.x0
-        right = box.x1 if right is None else max(right, box.x1)
-    return widest
+        if edge is not None and box.x0 > edge:
+            gaps.append((box.x0 - edge, box.x0))
+        edge = box.x1 if edge is None else max(edge, box.x1)
+    return sorted(gaps, reverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -40,12 +40,20 @@ _UNREADABLE = {
 
 
 @cache
-def formats() -> tuple[Format, ...]:
+def declared_formats() -> tuple[Format, ...]:
     """Every format that a module of this package declares, by module name."""
-    modules = (
-        import_module(f"{extractors.__name__}.{module.name}") for module in pkgutil.iter_modules(extractors.__path__)
-    )
+    names = (f"{extractors.__name__}.{module.name}" for module in pkgutil.iter_modules(extractors.__path__))
+    modules = [import_module(name) for name in names]
     return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))
+
+
+@cache
+def formats(options: frozenset[str] = frozenset()) -> tuple[Format, ...]:
+    """The usual formats, but for those whose media types a format chosen by ``options`` reads instead."""
+    chosen = tuple(found for found in declared_formats() if found.option in options)
+    taken = {media_type for found in chosen for media_type in found.media_types}
+    usual = (found for found in declared_formats() if not found.option and not taken & found.media_types.keys())
+    return (*chosen, *usual)
 
 
 def supported_media_types() -> list[str]:
@@ -53,10 +61,12 @@ def supported_media_types() -> list[str]:
     return sorted(media_type for found in formats() for media_type in found.media_types)
 
 
-def read_document(path: Path, *, name: str, media_type: str, limits: ExtractionLimits) -> tuple[str, Iterator[Page]]:
+def read_document(
+    path: Path, *, name: str, media_type: str, limits: ExtractionLimits, options: frozenset[str] = frozenset()
+) -> tuple[str, Iterator[Page]]:
     """The media type that the file is, and its pages: sanitised, in order and within the limits, read one by one.
 
-    An empty file is an empty document of the type that it is said to be.
+    An empty file is an empty document of the type that it is said to be. ``options`` choose formats.
 
     Raises:
         ExtractionError: at once or while the pages are read.
@@ -65,7 +75,8 @@ def read_document(path: Path, *, name: str, media_type: str, limits: ExtractionL
     sample = _sample(path)
     if not sample.head:
         return media_type, iter(())
-    found, actual = _resolve(sample, PurePath(name).suffix.lower(), media_type.partition(";")[0].strip().lower())
+    suffix, declared = PurePath(name).suffix.lower(), media_type.partition(";")[0].strip().lower()
+    found, actual = _resolve(formats(options), sample, suffix, declared)
     return actual, _pages(found, Source(path, actual, limits))
 
 
@@ -83,19 +94,19 @@ def _sample(path: Path) -> Sample:
     return Sample(head)
 
 
-def _resolve(sample: Sample, suffix: str, declared: str) -> tuple[Format, str]:
-    for candidate in formats():
+def _resolve(candidates: Sequence[Format], sample: Sample, suffix: str, declared: str) -> tuple[Format, str]:
+    for candidate in candidates:
         if media_type := candidate.recognise(sample):
             return candidate, media_type
-    by_name = [(candidate, candidate.media_type_of(suffix=suffix)) for candidate in formats()]
-    by_declaration = [(candidate, candidate.media_type_of(declared=declared)) for candidate in formats()]
+    by_name = [(candidate, candidate.media_type_of(suffix=suffix)) for candidate in candidates]
+    by_declaration = [(candidate, candidate.media_type_of(declared=declared)) for candidate in candidates]
     hints = [(candidate, media_type) for candidate, media_type in by_name + by_declaration if media_type]
     text_expected = declared.startswith("text/") or any(candidate.is_text for candidate, _ in hints)
     has_text = is_text(sample.head, expected=text_expected)
     # A format whose content would have been recognised is still tried: its reader says what is wrong with the file.
     matching = [(candidate, media_type) for candidate, media_type in hints if candidate.is_text == has_text]
     if not matching and has_text:
-        matching = [(candidate, PLAIN_TEXT) for candidate in formats() if PLAIN_TEXT in candidate.media_types]
+        matching = [(candidate, PLAIN_TEXT) for candidate in candidates if PLAIN_TEXT in candidate.media_types]
     if not matching:
         raise _unsupported(sample, declared)
     return matching[0]

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -36,8 +36,10 @@ class SandboxedExtractor:
     Cancelling or timing out kills the document's process.
     """
 
-    def __init__(self, limits: ExtractionLimits) -> None:
+    def __init__(self, limits: ExtractionLimits, options: Iterable[str] = ()) -> None:
+        """``options`` choose formats that are not the usual ones: ``pdfium`` reads PDF without PyMuPDF."""
         self._limits = limits
+        self._options = sorted(options)
         self._zygote: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     async def extract(self, path: Path, *, name: str, media_type: str) -> ExtractedDocument:
@@ -47,7 +49,13 @@ class SandboxedExtractor:
             ExtractionError: the document cannot be read; ResourceLimitError says which limit it met.
             SandboxError: the sandbox could not be used.
         """
-        request = {"path": str(path), "name": name, "media_type": media_type, "limits": asdict(self._limits)}
+        request = {
+            "path": str(path),
+            "name": name,
+            "media_type": media_type,
+            "limits": asdict(self._limits),
+            "options": self._options,
+        }
         async with self._process() as (stream, writer, watch):
             writer.write(json.dumps(request).encode() + b"\n")
             reader = FrameReader(stream, self._limits)

@@ -58,7 +58,7 @@ def run(work: socket.socket, parent: int) -> NoReturn:
         writer = FrameWriter(work.makefile("wb"))
         writer.started()
         _confine(limits, keep=work.fileno())
-        _answer(writer, limits, **request)
+        _answer(writer, request, limits)
         status = 0
     except MemoryError:
         status = EXIT_OUT_OF_MEMORY
@@ -66,9 +66,15 @@ def run(work: socket.socket, parent: int) -> NoReturn:
         os._exit(status)
 
 
-def _answer(writer: FrameWriter, limits: ExtractionLimits, path: str, name: str, media_type: str) -> None:
+def _answer(writer: FrameWriter, request: dict[str, Any], limits: ExtractionLimits) -> None:
     try:
-        actual, pages = read_document(Path(path), name=name, media_type=media_type, limits=limits)
+        actual, pages = read_document(
+            Path(request["path"]),
+            name=request["name"],
+            media_type=request["media_type"],
+            limits=limits,
+            options=frozenset(request["options"]),
+        )
         for page in pages:
             writer.page(page)
     except ExtractionError as error:

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 
-from services.embeddings.adapters.extractors.registry import formats
+from services.embeddings.adapters.extractors.registry import declared_formats
 from services.embeddings.adapters.extractors.sandbox import reading_process
 
 _CLONE_NEWUSER = 0x10000000
@@ -93,7 +93,7 @@ def _leave_the_network() -> None:
 if __name__ == "__main__":
     for stop in (signal.SIGINT, signal.SIGTERM):  # the worker decides when it stops, and takes this process along
         signal.signal(stop, signal.SIG_IGN)
-    formats()
+    declared_formats()
     _leave_the_network()
     gc.collect()
     gc.freeze()

@@ -1,0 +1,207 @@
+"""PDF, through PDFium: under a permissive licence, for those who cannot use PyMuPDF's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
+from typing import Any
+
+import pypdfium2
+from PIL import Image
+from pypdfium2 import raw
+
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pdf_rules import (
+    MEDIA_TYPES,
+    POINTS_PER_INCH,
+    RENDER_DPI,
+    Furniture,
+    corrupt,
+    is_garbled,
+    is_nearly_empty,
+    read_pages,
+    recognise,
+    touching,
+    whatever_breaks,
+    without_garbled_words,
+)
+from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
+from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
+from services.embeddings.domain.document import Page, PageFault, PageImage
+
+_LINE_ENDS = "\r\n"
+# How PDFium marks a hyphen that parts a word at the end of a line; it leaves the line's end out.
+_HYPHENS = "\x02\ufffe"
+# A space this many heights wide parts what stands side by side.
+_MIN_SPACE = 1.5
+_MAX_FORM_DEPTH = 15
+
+
+def read(source: Source) -> Iterator[Page]:
+    """The pages: their text in reading order, and what stands on them as images; a page without text as an image."""
+    with closing(_open(source)) as document:
+        source.limits.require("pages", len(document))
+        yield from read_pages(len(document), _PageReader(document, source.limits).read)
+
+
+def _open(source: Source) -> Any:
+    try:
+        return pypdfium2.PdfDocument(source.path)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code == raw.FPDF_ERR_PASSWORD:
+            raise encrypted("the PDF cannot be read without a password") from error
+        raise corrupt(f"the PDF is damaged: {error}") from error
+
+
+class _PageReader:
+    """Reads the pages of one document; remembers the images that it has met."""
+
+    def __init__(self, document: Any, limits: ExtractionLimits) -> None:
+        self._document = document
+        self._limits = limits
+        self._images: dict[str, PageImage | None] = {}
+        self._furniture = Furniture()
+
+    def read(self, index: int) -> Page:
+        number = index + 1
+        with closing(self._document[index]) as page:
+            with closing(page.get_textpage()) as text_page:
+                self._limits.require("characters", text_page.count_chars())
+                text = page_text(_lines(text_page))
+            kinds = (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_SHADING)
+            objects = list(page.get_objects(filter=kinds, max_depth=_MAX_FORM_DEPTH))
+            placed = [(one, one.get_bounds()) for one in objects if one.type == raw.FPDF_PAGEOBJ_IMAGE]
+            for image, _ in placed:
+                width, height = image.get_px_size()
+                self._limits.require("pixels", width * height)
+            garbled = is_garbled(text)
+            if garbled or (is_nearly_empty(text) and (placed or _has_drawing(objects))):
+                with whatever_breaks():
+                    shown = bounded(_render(page))
+                    if shown is not None and garbled:
+                        return Page(number, without_garbled_words(text), (shown,), PageFault.GARBLED)
+                    if shown is not None:
+                        return Page(number, text, (shown,))
+            return Page(number, text, tuple(self._distinct_images(page, placed)))
+
+    def _distinct_images(self, page: Any, placed: list[tuple[Any, Any]]) -> Iterator[PageImage]:
+        seen = set()
+        rendered: Image.Image | None = None
+        width, height = page.get_size()
+        for group in touching([bounds for _, bounds in placed]):
+            x0, y0, x1, y1 = zip(*(placed[index][1] for index in group), strict=True)
+            corners = _on_display(page, (min(x0), min(y0), max(x1), max(y1)))
+            size = corners[2] - corners[0], corners[3] - corners[1]
+            key = "+".join(_key(placed[index][0]) for index in group)
+            is_scan = size[0] * size[1] > 0.9 * width * height and _is_ocr_layer(page)
+            if key in seen or is_scan or self._furniture.includes(key, width=size[0], height=size[1]):
+                continue
+            seen.add(key)
+            if key not in self._images:
+                self._images[key] = None
+                with whatever_breaks():
+                    rendered = rendered or _render(page)
+                    scale = rendered.width / width
+                    left, top, right, bottom = (round(corner * scale) for corner in corners)
+                    self._images[key] = bounded(rendered.crop((left, top, right, bottom)))
+            image = self._images[key]
+            if image is not None:
+                yield image
+
+
+def _lines(text_page: Any) -> Iterator[tuple[tuple[int, int], Box]]:
+    """The lines of the page as upright boxes, cut where there is more than a word's space within one."""
+    characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(text_page.count_chars())]
+    start = 0
+    for index, character in enumerate([*characters, "\n"]):
+        if character in _HYPHENS:
+            yield from _segments(text_page, characters, start, index, hyphen="-")
+            start = index + 1
+        elif character in _LINE_ENDS:
+            yield from _segments(text_page, characters, start, index)
+            start = index + 1
+
+
+def _segments(
+    text_page: Any, characters: list[str], start: int, end: int, *, hyphen: str = ""
+) -> Iterator[tuple[tuple[int, int], Box]]:
+    first: int | None = None
+    previous = start
+    for index in [at for at in range(start, end) if not characters[at].isspace()]:
+        if first is not None and index - previous > 1 and _is_wide(text_page, previous, index):
+            yield _segment(text_page, first, previous, "".join(characters[first : previous + 1]))
+            first = None
+        first = index if first is None else first
+        previous = index
+    if first is not None:
+        yield _segment(text_page, first, previous, "".join(characters[first : previous + 1]) + hyphen)
+
+
+def _is_wide(text_page: Any, one: int, other: int) -> bool:
+    ax0, ay0, ax1, ay1 = _character(text_page, one)
+    bx0, by0, bx1, by1 = _character(text_page, other)
+    distance = max(bx0 - ax1, ax0 - bx1, by0 - ay1, ay0 - by1)
+    return distance > _MIN_SPACE * min(max(ax1 - ax0, ay1 - ay0), max(bx1 - bx0, by1 - by0))
+
+
+def _segment(text_page: Any, first: int, last: int, text: str) -> tuple[tuple[int, int], Box]:
+    ax0, ay0, ax1, ay1 = _character(text_page, first)
+    bx0, by0, bx1, by1 = _character(text_page, last)
+    angle = raw.FPDFText_GetCharAngle(text_page, first)
+    direction = round(math.cos(angle)), round(math.sin(angle))
+    # PDF counts upwards from the bottom, a reader downwards from the top.
+    corners = min(ax0, bx0), -max(ay1, by1), max(ax1, bx1), -min(ay0, by0)
+    return direction, upright(direction, corners, text)
+
+
+def _character(text_page: Any, index: int) -> tuple[float, float, float, float]:
+    box = raw.FS_RECTF()
+    raw.FPDFText_GetLooseCharBox(text_page, index, box)
+    return box.left, box.bottom, box.right, box.top
+
+
+def _render(page: Any) -> Image.Image:
+    """The page as a reader sees it, at 200 dots per inch and at most 2000 a side."""
+    scale = min(RENDER_DPI / POINTS_PER_INCH, MAX_SIDE / max(page.get_size()))
+    image: Image.Image = page.render(scale=scale).to_pil().convert("RGB")
+    return image
+
+
+def _on_display(page: Any, bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Where a rectangle of the page stands on the page as it is shown: left, top, right, bottom from its corner."""
+    left, bottom, right, top = page.get_cropbox()
+    x0, y0, x1, y1 = max(bounds[0], left), max(bounds[1], bottom), min(bounds[2], right), min(bounds[3], top)
+    match page.get_rotation():
+        case 90:
+            return y0 - bottom, x0 - left, y1 - bottom, x1 - left
+        case 180:
+            return right - x1, y0 - bottom, right - x0, y1 - bottom
+        case 270:
+            return top - y1, right - x1, top - y0, right - x0
+        case _:
+            return x0 - left, top - y1, x1 - left, top - y0
+
+
+def _key(image: Any) -> str:
+    """The same for equal images, however often the file stores them."""
+    return sha256(bytes(image.get_data()) + repr(image.get_px_size()).encode()).hexdigest()
+
+
+def _has_drawing(objects: list[Any]) -> bool:
+    bounds = [one.get_bounds() for one in objects]
+    if not bounds:
+        return False
+    x0, y0, x1, y1 = zip(*bounds, strict=True)
+    return not is_small(max(x1) - min(x0), max(y1) - min(y0))
+
+
+def _is_ocr_layer(page: Any) -> bool:
+    """Whether all text of the page is invisible, as that which a scanner's program lays under the image."""
+    texts = page.get_objects(filter=(raw.FPDF_PAGEOBJ_TEXT,), max_depth=_MAX_FORM_DEPTH)
+    return all(raw.FPDFTextObj_GetTextRenderMode(text) == raw.FPDF_TEXTRENDERMODE_INVISIBLE for text in texts)
+
+
+FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read, option="pdfium")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,7 +152,7 @@ class Fleet:
     def fill_storage(self) -> None:
         """Leave no room for another byte: by filling its small file system, else by a limit on the service's files."""
         if os.path.ismount(self.storage):
-            with suppress(OSError), (self.storage / BALLAST).open("wb", buffering=0) as ballast:
+            with suppress(OSError), (self.storage / BALLAST).open("ab", buffering=0) as ballast:
                 while ballast.write(b"\0" * 4096):
                     pass
         else:
@@ -232,7 +233,8 @@ def _small_storage() -> Iterator[Path]:
     """A folder on a small file system of its own where we may make one, else a plain one."""
     with temporary_folder() as folder:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={STORAGE_BYTES}", "tmpfs", str(folder)]
-        mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        may_mount = os.geteuid() == 0 and shutil.which(mount[0]) is not None
+        mounted = may_mount and subprocess.run(mount, capture_output=True, check=False).returncode == 0
         try:
             yield folder
         finally:

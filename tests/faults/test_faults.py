@@ -24,10 +24,10 @@ from contracts.events.topics import EMBEDDINGS_EVENTS, FILES_EVENTS
 from services.chassis.messaging.kafka import client_options, new_producer
 from services.chassis.messaging.outbox import new_event
 from tests.faults.crash_points import CRASH_POINTS, CrashPoint
-from tests.faults.fleet import LEASE_SECONDS, PATIENCE, ROLES, TENANT, Fleet, running_fleet
+from tests.faults.fleet import LEASE_SECONDS, PATIENCE, ROLES, TENANT, Fleet, eventually, running_fleet
 from tests.faults.links import Trap
 from tests.faults.oracle import Reader, age_changes, settled, what_is_wrong, whole
-from tests.faults.workload import Clients, Truth
+from tests.faults.workload import Clients
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -110,7 +110,7 @@ async def test_servers_that_go_and_events_that_stray_lose_and_double_nothing(
     fleet: Fleet, clients: Clients, chance: random.Random, pytestconfig: pytest.Config
 ) -> None:
     reader = Reader(fleet)
-    storm = Storm(fleet, clients.truth, chance)
+    storm = Storm(fleet, clients, chance)
     rounds = 4 if pytestconfig.getoption("faults_long") else 1
     async with reader.watching():
         async with clients.at_work():
@@ -129,9 +129,9 @@ async def test_servers_that_go_and_events_that_stray_lose_and_double_nothing(
 class Storm:
     """Faults that need no exact moment, each taken back before it returns."""
 
-    def __init__(self, fleet: Fleet, truth: Truth, chance: random.Random) -> None:
+    def __init__(self, fleet: Fleet, clients: Clients, chance: random.Random) -> None:
         self._fleet = fleet
-        self._truth = truth
+        self._clients = clients
         self._chance = chance
         self.faults: list[Callable[[], Awaitable[None]]] = [
             self.a_process_is_killed,
@@ -167,7 +167,7 @@ class Storm:
 
     async def events_come_twice_and_in_any_order(self) -> None:
         types = (FILE_UPLOADED, FILE_DELETED)
-        events = [new_event(type_, file_id, "", TENANT) for file_id in self._truth.files for type_ in types] * 2
+        events = [new_event(type_, file_id, "", TENANT) for file_id in self._clients.truth.files for type_ in types] * 2
         self._chance.shuffle(events)
         async with new_producer(self._fleet.kafka) as producer:
             for event in events:
@@ -175,8 +175,13 @@ class Storm:
                 await producer.send(FILES_EVENTS.name, event.value(), key=event.key.encode(), headers=headers)
 
     async def the_storage_is_full(self) -> None:
-        self._fleet.fill_storage()
-        await asyncio.sleep(1.5)
+        before = self._clients.refusals["STORAGE_UNAVAILABLE"]
+
+        async def is_noticed() -> bool:
+            self._fleet.fill_storage()
+            return self._clients.refusals["STORAGE_UNAVAILABLE"] > before
+
+        await eventually(is_noticed)
         self._fleet.free_storage()
 
     async def a_worker_sleeps_longer_than_its_lease(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import random
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -57,10 +58,16 @@ class Truth:
 
 
 class Clients:
-    """Some clients at work, each on files and resources of its own."""
+    """Some clients at work, each on files and resources of its own.
+
+    Attributes:
+        truth: what they were promised so far.
+        refusals: how often they were told to come again, by code.
+    """
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
         self.truth = Truth()
+        self.refusals: Counter[str] = Counter()
         self._fleet = fleet
         self._seed = seed
         self._version = 0
@@ -134,4 +141,5 @@ class Clients:
                     if answer.status_code in wanted:
                         return answer
                     assert answer.status_code in {409, 429, 503}, answer.text
+                    self.refusals[answer.json()["code"]] += 1
                 await asyncio.sleep(0.1)

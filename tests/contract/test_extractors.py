@@ -1,6 +1,7 @@
 """Every extractor keeps the same promises, and the registry knows a file by its content."""
 
 import pkgutil
+from datetime import date, datetime, time
 from importlib import import_module
 
 import pytest
@@ -15,7 +16,7 @@ from services.embeddings.adapters.extractors.registry import (
     supported_media_types,
 )
 from services.embeddings.domain.document import Page, PageFault
-from services.embeddings.domain.errors import ExtractionError
+from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 from tests.support import documents
 
 LIMITS = ExtractionLimits()
@@ -256,3 +257,256 @@ class TestPdf:
     def test_characters_that_no_database_stores_are_left_out(self, read):
         _, (page,) = read(documents.one_page_pdf(b"BT /F1 12 Tf 50 700 Td (hola\\000 mundo) Tj ET"))
         assert page.text.replace("\ufffd", "") == "hola mundo"
+
+
+TABLE = [["Válvula", "Presión"], ["V-101", "12 bar"], ["V-102", "8 bar"]]
+TABLE_LINES = "Válvula | Presión\nV-101 | 12 bar\nV-102 | 8 bar"
+LONG_TABLE = [["Válvula", "Presión"], *([f"V-{n}", f"{n} bar"] for n in range(100))]
+
+
+def text_of(pages: list[Page]) -> str:
+    return "\n\n".join(page.text for page in pages)
+
+
+class TestFlows:
+    """Formats without pages: the text in order, tables as rows, and images where they stand."""
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.word("Primero.", TABLE, "Después.", header="Manual", footer="Confidencial"),
+            documents.open_document(
+                "<text:h>Primero.</text:h><table:table><table:table-row>"
+                + "</table:table-row><table:table-row>".join(
+                    "".join(f"<table:table-cell><text:p>{cell}</text:p></table:table-cell>" for cell in row)
+                    for row in TABLE
+                )
+                + "</table:table-row></table:table><text:p>Después.</text:p>",
+                "<style:header><text:p>Manual</text:p></style:header><style:footer><text:p>Confidencial</text:p></style:footer>",
+            ),
+            b"<!doctype html><title>Manual</title><script>no()</script><h1>Primero.</h1><table>"
+            + "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) for row in TABLE).encode()
+            + "</table><p>Después.<!-- no --></p><footer>Confidencial</footer>".encode(),
+            documents.rtf(
+                r"Manual\par Primero.\par "
+                + "".join(r"\trowd\intbl " + "".join(rf"{cell}\cell " for cell in row) + r"\row " for row in TABLE)
+                + r"\pard Despu\'e9s.\par Confidencial"
+            ),
+        ],
+        ids=["docx", "odt", "html", "rtf"],
+    )
+    def test_paragraphs_and_tables_come_in_order(self, read, data):
+        found, pages = read(data)
+        assert found != "text/plain"
+        assert [page.number for page in pages] == [None]
+        pieces = text_of(pages).split("\n\n")
+        assert sorted(pieces) == sorted(["Manual", "Primero.", TABLE_LINES, "Después.", "Confidencial"])
+        assert pieces.index("Primero.") < pieces.index(TABLE_LINES) < pieces.index("Después.")
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.word("Antes.", documents.picture(), "Después."),
+            documents.open_document(
+                '<text:p>Antes.<draw:frame><draw:image xlink:href="Pictures/1.png"/></draw:frame></text:p>'
+                "<text:p>Después.</text:p>",
+                members={"Pictures/1.png": documents.picture()},
+            ),
+            documents.rtf(r"Antes.\par {\*\shppict{\pict\pngblip " + documents.picture().hex() + r"}}Despu\'e9s."),
+        ],
+        ids=["docx", "odt", "rtf"],
+    )
+    def test_an_image_ends_the_text_before_it(self, read, data):
+        _, pages = read(data)
+        assert [(page.text, len(page.images)) for page in pages] == [("Antes.", 1), ("Después.", 0)]
+        assert pages[0].images == read(documents.picture())[1][0].images
+
+    def test_each_row_of_a_long_table_says_the_names_of_its_columns(self, read):
+        rows = read(documents.word(LONG_TABLE))[1][0].text.split("\n")
+        assert (rows[0], rows[100]) == ("Válvula | Presión", "Válvula: V-99 | Presión: 99 bar")
+
+
+class TestWord:
+    def test_lists_notes_and_text_boxes_are_read_and_what_was_deleted_is_not(self, read):
+        body = (
+            '<w:document xmlns:w="w" xmlns:mc="mc"><w:body><w:p><w:r><w:t>uno</w:t><w:tab/><w:t>dos</w:t></w:r>'
+            "<w:del><w:r><w:delText>borrado</w:delText></w:r></w:del><w:ins><w:r><w:t> tres</w:t></w:r></w:ins></w:p>"
+            "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>a</w:t></w:r></w:p><w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>b</w:t></w:r></w:p>"
+            "<w:p><w:r><mc:AlternateContent><mc:Choice><w:txbxContent><w:p><w:r><w:t>caja</w:t></w:r></w:p></w:txbxContent></mc:Choice>"
+            "<mc:Fallback><w:txbxContent><w:p><w:r><w:t>caja</w:t></w:r></w:p></w:txbxContent></mc:Fallback></mc:AlternateContent></w:r></w:p>"
+            "</w:body></w:document>"
+        )
+        _, pages = read(documents.rezipped(documents.word(), {"word/document.xml": body}))
+        assert text_of(pages) == "uno\tdos tres\n\na\nb\n\ncaja"
+
+    def test_a_document_of_another_case_or_the_strict_kind_is_read(self, read):
+        strict = documents.rezipped(
+            documents.word("hola"),
+            {
+                "word/document.xml": '<d:document xmlns:d="http://purl.oclc.org/ooxml/wordprocessingml/main"><d:body><d:p><d:r>'
+                "<d:t>estricto</d:t></d:r></d:p></d:body></d:document>"
+            },
+        )
+        assert text_of(read(strict)[1]) == "estricto"
+
+
+class TestPowerPoint:
+    def test_each_slide_is_a_page_with_its_notes_and_images(self, read):
+        slides = [
+            ("Bombas", ["La bomba B-7.", TABLE], "Preguntar a Ana."),
+            ("Filtros", [documents.picture()], ""),
+        ]
+        found, (first, second) = read(documents.powerpoint(*slides))
+        assert found.endswith("presentationml.presentation")
+        assert first == Page(1, f"Bombas\n\nLa bomba B-7.\n\n{TABLE_LINES}\n\nPreguntar a Ana.")
+        assert (second.number, second.text, len(second.images)) == (2, "Filtros", 1)
+
+
+class TestExcel:
+    def test_each_sheet_is_a_page_with_its_name(self, read):
+        found, pages = read(documents.excel({"Válvulas": TABLE, "Nada": [], "Notas": [["hola"]]}))
+        assert found.endswith("spreadsheetml.sheet")
+        assert pages == [Page(1, f"Válvulas\n\n{TABLE_LINES}"), Page(2, ""), Page(3, "Notas\n\nhola")]
+
+    def test_values_read_as_they_are_shown(self, read):
+        row = [
+            datetime.fromisoformat("2026-03-01T14:30"),
+            date(2026, 3, 1),
+            time(8, 15),
+            0.125,
+            3.0,
+            1.5,
+            True,
+            None,
+            "fin",
+        ]
+        _, (page,) = read(documents.excel({"H": [row]}, {"D1": "0.0%"}))
+        assert page.text == "H\n\n2026-03-01 14:30:00 | 2026-03-01 | 08:15:00 | 12.5% | 3 | 1.5 | TRUE | fin"
+
+    def test_a_formula_shows_the_value_that_was_computed_and_an_error_shows_nothing(self, read):
+        sheet = (
+            '<worksheet xmlns="s"><sheetData><row r="1"><c r="A1"><f>1+1</f><v>2</v></c>'
+            '<c r="C1" t="str"><f>x</f><v>dos</v></c><c r="D1" t="e"><v>#REF!</v></c>'
+            '<c r="E1" t="inlineStr"><is><t>en línea</t></is></c></row></sheetData></worksheet>'
+        )
+        changed = documents.rezipped(documents.excel({"H": [["x"]]}), {"xl/worksheets/sheet1.xml": sheet})
+        assert read(changed)[1][0].text == "H\n\n2 | dos | en línea"
+
+    def test_blank_rows_part_tables(self, read):
+        _, (page,) = read(documents.excel({"H": [["a", "b"], [], ["c"]]}))
+        assert page.text == "H\n\na | b\n\nc"
+
+
+class TestDelimited:
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+    def test_any_usual_delimiter_is_found(self, read, delimiter):
+        data = "\n".join(delimiter.join(row) for row in TABLE).encode("cp1252")
+        assert read(data, "a.csv") == ("text/csv", [Page(None, TABLE_LINES)])
+
+    def test_quoted_cells_may_hold_delimiters_and_line_ends(self, read):
+        assert read(b'a,b\n"1,5","dos\nl\xc3\xadneas"\n', "a.csv")[1][0].text == "a | b\n1,5 | dos líneas"
+
+
+class TestHtml:
+    def test_blocks_lines_and_entities_are_as_a_browser_shows_them(self, read):
+        html = "<html><body><p>uno&nbsp;&amp;\n dos<br>tres</p><ul><li>a<li>b</ul><pre>x\n  y</pre><img alt='Logo' src='http://x/y.png'></body>"
+        assert text_of(read(html.encode())[1]) == "uno\u00a0& dos\ntres\n\na\nb\n\nx\ny\n\nLogo"
+
+    def test_the_declared_encoding_counts_where_it_is_not_utf_8(self, read):
+        html = "<html><meta charset='windows-1251'><body>Давление</body></html>"
+        assert text_of(read(html.encode("cp1251"))[1]) == "Давление"
+
+    def test_a_table_for_layout_is_read_cell_by_cell(self, read):
+        long = "La válvula regula el caudal. " * 20
+        html = f"<html><table><tr><td><p>Menú</p></td><td><p>{long}</p><p>Fin.</p></td></tr></table>"
+        assert text_of(read(html.encode())[1]) == f"Menú\n\n{long.strip()}\n\nFin."
+
+    @pytest.mark.parametrize(
+        "html", ["<html><p>a<table><tr><td>b", "<html></p></table></div><p>a</td> b", "<html><b><i>a</b> b"]
+    )
+    def test_broken_html_keeps_its_text(self, read, html):
+        assert text_of(read(html.encode())[1]).split() == ["a", "b"]
+
+
+class TestMail:
+    def test_headers_text_images_and_attachments_are_there(self, read):
+        data = documents.mail(
+            "Hola, Luis.", html="<p>Hola, <b>Luis</b>.</p>", image=documents.picture(), attachment=("plano.dwg", b"x")
+        )
+        found, pages = read(data)
+        assert found == "message/rfc822"
+        assert [len(page.images) for page in pages] == [1, 0]
+        assert text_of(pages).split("\n\n") == [
+            "Subject: Revisión de la válvula\nFrom: ana@example.org\nTo: luis@example.org",
+            "Hola, Luis.",
+            "[Adjunto: plano.dwg]",
+        ]
+
+    def test_a_message_only_in_html_is_read(self, read):
+        assert "Hola, Luis." in text_of(read(documents.mail("", html="<p>Hola, <b>Luis</b>.</p>"))[1])
+
+
+class TestBooks:
+    def test_each_chapter_is_a_page_with_its_images(self, read):
+        data = documents.book(
+            "<h1>Uno</h1><p>Texto.</p>",
+            "<p>Dos <img src='../img/a.png'/></p>",
+            members={"OEBPS/img/a.png": documents.picture()},
+        )
+        found, (first, second) = read(data)
+        assert found == "application/epub+zip"
+        assert first == Page(1, "Uno\n\nTexto.")
+        assert (second.number, second.text, len(second.images)) == (2, "Dos", 1)
+
+
+class TestRtf:
+    @pytest.mark.parametrize(
+        ("body", "text"),
+        [
+            (r"ma\'f1ana \u8212\'97 fin", "mañana — fin"),
+            (r"{\uc0\u1055\u1088\u1080} {\f1 \'cf\'f0\'e8}", "При При"),
+            (r"\u-10179?\u-8704?", "\U0001f600"),
+            (r"a\{b\}\\c", r"a{b}\c"),
+            (r"{\field{\*\fldinst HYPERLINK http://x}{\fldrslt aquí}}", "aquí"),
+            (r"{\info{\title no}}{\*\desconocido no}sí{\bin4 \'}{}si", "sísi"),
+        ],
+    )
+    def test_characters_come_in_every_way_that_the_format_has(self, read, body, text):
+        assert text_of(read(documents.rtf(body))[1]) == text
+
+
+class TestArchives:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.word("hola"),
+            documents.powerpoint(("a", [], "")),
+            documents.excel({"a": [["b"]]}),
+            documents.book("a"),
+        ],
+    )
+    def test_a_truncated_archive_is_corrupt(self, read, data):
+        found = read(data)[0]
+        with pytest.raises(ExtractionError, match="CORRUPT"):
+            read(data[: len(data) // 2], "a", found)
+
+    def test_an_archive_that_is_no_document_is_named(self, read):
+        with pytest.raises(ExtractionError, match="UNSUPPORTED_MEDIA_TYPE: the file is a ZIP archive"):
+            read(documents.archive({"../../a.txt": "hola"}), "a.zip")
+
+    def test_an_encrypted_office_file_is_encrypted_and_an_old_one_is_old(self, read):
+        container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+        with pytest.raises(ExtractionError, match="ENCRYPTED"):
+            read(container + "EncryptedPackage".encode("utf-16-le"), "a.docx")
+        with pytest.raises(ExtractionError, match=r"UNSUPPORTED_MEDIA_TYPE: .* before 2007"):
+            read(container, "a.doc")
+
+    @pytest.mark.parametrize("data", [documents.entity_bomb(), documents.external_entity()])
+    def test_no_entity_is_resolved(self, read, data):
+        with pytest.raises(ResourceLimitError, match="xml_entities"):
+            read(data)
+
+    def test_a_part_that_is_missing_leaves_the_others(self, read):
+        slides = documents.powerpoint(("a", [], ""), ("b", [], ""))
+        broken = documents.rezipped(slides, {"ppt/slides/slide1.xml": b""})
+        assert [page.text for page in read(broken)[1]] == ["", "b"]

@@ -131,3 +131,14 @@ def test_a_table_keeps_its_rows_together(reader):
     lines = [Line(50 + 150 * c, 60 + 16 * r, text) for c in range(3) for r, text in enumerate(row[c] for row in cells)]
     (page,) = read(pdf([lines]), reader)
     assert page.text.split("\n") == ["\t".join(row) for row in cells]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_two_columns_beside_a_table_are_read_one_after_another(reader):
+    first, second = (
+        _flow([f"{word} presión del compresor baja según " * 9] * 3, x, 34) for word, x in (("uno", 30), ("dos", 220))
+    )
+    rows = [["", "2024", "2025"], ["EBITA", "8.8", "10.3"], ["EPS", "0.43", "0.63"], ["P/B", "1.5", "1.5"]]
+    table = [Line(420 + 60 * c, 95 + 17 * r, cell) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell]
+    (page,) = read(pdf([[*table, *first, *second]]), reader)
+    assert page.text.split() == [word for line in [*first, *second, *table] for word in line.text.split()]

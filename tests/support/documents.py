@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import EmailMessage
 from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import docx
+import openpyxl
+import pptx
 from PIL import Image, ImageDraw, ImageFont
+from pptx.util import Inches
 
 # Imported there without the layout models that it would otherwise load.
 from services.embeddings.adapters.extractors.pdf import pymupdf
@@ -236,4 +242,161 @@ def pages_bomb(pages: int) -> bytes:
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Count %d /Kids [%s] >>" % (pages, b"".join(b"%d 0 R " % (3 + n) for n in range(pages))),
         *([b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] >>"] * pages),
+    )
+
+
+Block = str | Sequence[Sequence[str]] | bytes
+"""A paragraph, the rows of a table, or an encoded image."""
+
+
+def word(*blocks: Block, header: str = "", footer: str = "") -> bytes:
+    """A DOCX file."""
+    document = docx.Document()
+    document.sections[0].header.paragraphs[0].text = header
+    document.sections[0].footer.paragraphs[0].text = footer
+    for block in blocks:
+        if isinstance(block, str):
+            document.add_paragraph(block)
+        elif isinstance(block, bytes):
+            document.add_picture(BytesIO(block))
+        else:
+            table = document.add_table(len(block), len(block[0]))
+            for row, texts in zip(table.rows, block, strict=True):
+                for cell, text in zip(row.cells, texts, strict=True):
+                    cell.text = text
+    return _saved(document)
+
+
+def powerpoint(*slides: tuple[str, Sequence[Block], str]) -> bytes:
+    """A PPTX file of slides with a title, blocks and notes."""
+    presentation = pptx.Presentation()
+    for title, blocks, notes in slides:
+        slide = presentation.slides.add_slide(presentation.slide_layouts[5])
+        slide.shapes.title.text = title
+        for n, block in enumerate(blocks):
+            place = Inches(1), Inches(2 + n)
+            if isinstance(block, str):
+                slide.shapes.add_textbox(*place, Inches(6), Inches(1)).text_frame.text = block
+            elif isinstance(block, bytes):
+                slide.shapes.add_picture(BytesIO(block), *place)
+            else:
+                table = slide.shapes.add_table(len(block), len(block[0]), *place, Inches(6), Inches(1)).table
+                for row, texts in enumerate(block):
+                    for column, text in enumerate(texts):
+                        table.cell(row, column).text = text
+        if notes:
+            slide.notes_slide.notes_text_frame.text = notes
+    return _saved(presentation)
+
+
+def excel(sheets: Mapping[str, Sequence[Sequence[object]]], formats: Mapping[str, str] | None = None) -> bytes:
+    """An XLSX file of named sheets; ``formats`` are the number formats of cells of the first one."""
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    for reference, number_format in (formats or {}).items():
+        book.worksheets[0][reference].number_format = number_format
+    return _saved(book)
+
+
+def _saved(document: object) -> bytes:
+    file = BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+def archive(members: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive."""
+    file = BytesIO()
+    with ZipFile(file, "w", ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name, content)
+    return file.getvalue()
+
+
+def rezipped(data: bytes, changes: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive with some of its members changed or added."""
+    with ZipFile(BytesIO(data)) as packed:
+        return archive({name: packed.read(name) for name in packed.namelist()} | dict(changes))
+
+
+def open_document(body: str, styles: str = "", members: Mapping[str, bytes] | None = None) -> bytes:
+    """An ODT file with the XML of its body and of its master pages."""
+    names = {"office": "office", "text": "text", "table": "table", "style": "style", "draw": "drawing"}
+    spaces = " ".join(
+        f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for short, name in names.items()
+    )
+    spaces += ' xmlns:xlink="http://www.w3.org/1999/xlink"'
+    content = f"<office:body><office:text>{body}</office:text></office:body>"
+    master = f"<office:master-styles>{styles}</office:master-styles>"
+    return archive(
+        {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "content.xml": f"<office:document-content {spaces}>{content}</office:document-content>",
+            "styles.xml": f"<office:document-styles {spaces}>{master}</office:document-styles>",
+            **(members or {}),
+        }
+    )
+
+
+def book(*chapters: str, members: Mapping[str, bytes] | None = None) -> bytes:
+    """An EPUB file with the HTML bodies of its chapters."""
+    names = [f"text/chapter {n}.xhtml" for n in range(len(chapters))]
+    items = "".join(f'<item id="c{n}" href="{name.replace(" ", "%20")}"/>' for n, name in enumerate(names))
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in range(len(names)))
+    root = '<container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
+    return archive(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": root,
+            "OEBPS/book.opf": f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>",
+            **{
+                f"OEBPS/{name}": f"<html><body>{text}</body></html>" for name, text in zip(names, chapters, strict=True)
+            },
+            **(members or {}),
+        }
+    )
+
+
+def mail(text: str, *, html: str = "", image: bytes = b"", attachment: tuple[str, bytes] | None = None) -> bytes:
+    """A message as EML."""
+    message = EmailMessage()
+    message["Subject"] = "Revisión de la válvula"
+    message["From"] = "ana@example.org"
+    message["To"] = "luis@example.org"
+    message["Message-ID"] = "<1@example.org>"
+    message.set_content(text)
+    if html:
+        message.add_alternative(html, subtype="html")
+    if image:
+        message.add_attachment(image, maintype="image", subtype="png")
+    if attachment:
+        message.add_attachment(attachment[1], maintype="application", subtype="octet-stream", filename=attachment[0])
+    return message.as_bytes()
+
+
+def rtf(body: str) -> bytes:
+    """An RTF file with the source of its body."""
+    fonts = r"{\fonttbl{\f0\fcharset0 Arial;}{\f1\fcharset204 Arial;}}{\*\generator nobody;}"
+    return rf"{{\rtf1\ansi\ansicpg1252\deff0{fonts}\f0 {body}}}".encode("latin-1")
+
+
+def zip_bomb(mebibytes: int) -> bytes:
+    """A small DOCX file whose text unpacks to so many mebibytes."""
+    return rezipped(word("hola"), {"word/document.xml": b"<w>" + bytes(mebibytes * 1024**2) + b"</w>"})
+
+
+def entity_bomb() -> bytes:
+    """A DOCX file with the billion laughs in it."""
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    return rezipped(word("hola"), {"word/document.xml": f'<!DOCTYPE w [<!ENTITY e0 "ja">{entities}]><w>&e9;</w>'})
+
+
+def external_entity() -> bytes:
+    """A DOCX file that asks for a file of the machine that reads it."""
+    return rezipped(
+        word("hola"), {"word/document.xml": '<!DOCTYPE w [<!ENTITY x SYSTEM "file:///etc/passwd">]><w>&x;</w>'}
     )

@@ -19,8 +19,8 @@ POINTS_PER_INCH = 72
 
 # A page with less text than this is shown as an image, if there is something to see.
 _MIN_CHARACTERS = 20
-_UNREADABLE = regex.compile(r"[\ufffd\p{Co}]")
-_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}]\S*")
+_UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}]")
+_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}\p{Cn}]\S*")
 _UNREADABLE_SHARE = 0.2
 _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
@@ -77,7 +77,7 @@ def is_nearly_empty(text: str) -> bool:
 
 
 def is_garbled(text: str) -> bool:
-    """Whether a fifth of the characters are unknown or private ones: the font does not say what its glyphs mean."""
+    """Whether a fifth of the characters are unknown, private or none of Unicode's: the font does not say what its glyphs mean."""
     return len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * len("".join(text.split()))
 
 

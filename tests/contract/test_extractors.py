@@ -205,6 +205,33 @@ class TestPdf:
         _, pages = read(documents.pdf_with_images(*[logo] * 5, text=PROSE))
         assert [len(page.images) for page in pages] == [1, 1, 1, 0, 0]
 
+    def test_headers_and_footers_are_left_out_after_the_third_page(self, read):
+        bodies = [f"{name} se revisa cada año." for name in ("Uno", "Dos", "Tres", "Cuatro", "Cinco")]
+        shown = documents.pdf(
+            [
+                [
+                    documents.Line(50, 40, "Manual IGE12"),
+                    documents.Line(50, 300, body),
+                    documents.Line(50, 800, f"Página {n} de 5"),
+                ]
+                for n, body in enumerate(bodies, start=1)
+            ]
+        )
+        texts = [page.text.split("\n\n") for page in read(shown)[1]]
+        assert texts[:3] == [["Manual IGE12", body, f"Página {n} de 5"] for n, body in enumerate(bodies[:3], start=1)]
+        assert texts[3:] == [[body] for body in bodies[3:]]
+
+    def test_pages_that_are_all_the_same_are_content(self, read):
+        assert [page.text for page in read(documents.text_pdf(*["Página en blanco a propósito."] * 5))[1]] == [
+            "Página en blanco a propósito."
+        ] * 5
+
+    def test_headings_that_begin_pages_are_content(self, read):
+        shown = documents.text_pdf(*(f"Artículo {n}. Se revisa cada año." for n in (1, 5, 6, 9, 30)))
+        assert [page.text for page in read(shown)[1]] == [
+            f"Artículo {n}. Se revisa cada año." for n in (1, 5, 6, 9, 30)
+        ]
+
     def test_an_image_smaller_than_seven_millimetres_is_decoration(self, read):
         icon = [(documents.picture(), (50, 700, 69, 719))]
         _, (page,) = read(documents.pdf_with_images(icon, text=PROSE))

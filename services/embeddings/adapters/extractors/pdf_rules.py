@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import regex
 
@@ -24,6 +25,8 @@ _UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}\p{Cn}]\S*")
 _UNREADABLE_SHARE = 0.2
 _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
+_EDGE_LINES = 2
+_NUMBER = regex.compile(r"\d{1,9}")
 _HEADER_WITHIN = 1024
 # So many images on a page that nobody can tell which belong together are one.
 _MAX_PIECES = 200
@@ -48,13 +51,14 @@ def read_pages(count: int, read: Callable[[int], Page], *, is_repaired: bool = F
         ExtractionError: ``CORRUPT`` when the document is damaged and nothing of it can be read.
     """
     is_damaged, is_blank = is_repaired or count == 0, True
+    running = RunningLines()
     for index in range(count):
         page = Page(index + 1, "", fault=PageFault.UNREADABLE)
         with whatever_breaks():
             page = read(index)
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
         is_blank = is_blank and not (page.text.strip() or page.images)
-        yield page
+        yield replace(page, text=running.left_out_of(page.text, index))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
 
@@ -77,13 +81,51 @@ def is_nearly_empty(text: str) -> bool:
 
 
 def is_garbled(text: str) -> bool:
-    """Whether a fifth of the characters are unknown, private or none of Unicode's: the font does not say what its glyphs mean."""
+    """Whether a fifth of the characters are unknown: the font does not say what its glyphs mean."""
     return len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * len("".join(text.split()))
 
 
 def without_garbled_words(text: str) -> str:
     """The words whose characters are all known."""
     return str(_UNREADABLE_WORD.sub("", text))
+
+
+class RunningLines:
+    """Knows the headers and footers of a document, which would fill every chunk.
+
+    One is a line among the first two or the last two of a page that stood at the same edge of three pages before. A
+    number in it may grow with the pages, as theirs does.
+    """
+
+    def __init__(self) -> None:
+        self._appearances: Counter[tuple[bool, str]] = Counter()
+
+    def left_out_of(self, text: str, index: int) -> str:
+        """The text of the page of that index without those lines. Pages come in order."""
+        lines = text.split("\n")
+        shown = [at for at, line in enumerate(lines) if line.strip()]
+        edges = {**dict.fromkeys(shown[-_EDGE_LINES:], True), **dict.fromkeys(shown[:_EDGE_LINES], False)}
+        dropped = set()
+        for at, is_lower in edges.items():
+            keys = {(is_lower, key) for key in _line_keys(lines[at], index)}
+            if any(self._appearances[key] >= _MAX_APPEARANCES for key in keys):
+                dropped.add(at)
+            self._appearances.update(keys)
+        if not dropped or dropped == set(shown):  # a page that says nothing else means what it says
+            return text
+        return "\n".join(line for at, line in enumerate(lines) if at not in dropped).strip("\n")
+
+
+def _line_keys(line: str, index: int) -> Iterator[str]:
+    """The line, and the line with one of its numbers told by its distance from the page's."""
+    words = line.split()
+    yield " ".join(words)
+    for at, word in enumerate(words):
+        number = _NUMBER.search(word)
+        if number:
+            distance = int(number.group()) - index
+            told = f"{word[: number.start()]}#{distance}{word[number.end() :]}"
+            yield " ".join([*words[:at], told, *words[at + 1 :]])
 
 
 class Furniture:

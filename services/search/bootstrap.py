@@ -11,6 +11,7 @@ import asyncpg
 from fastapi import FastAPI
 
 from services.chassis.http.app import HealthCheck, create_app
+from services.chassis.http.body_limit import BodyLimit
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import KNOWN_SPACES, build_query_embedder
@@ -89,6 +90,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             yield
 
     app = create_app("Cauce search", service="search", settings=settings, lifespan=lifespan, checks=lambda: checks)
+    app.add_middleware(BodyLimit)
     app.include_router(routes.router)
     app.include_router(resources_routes.router)
     return app

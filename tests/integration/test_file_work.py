@@ -323,3 +323,16 @@ async def test_release_of_an_unknown_lease_changes_nothing(world: World) -> None
     status = await world.status(file_id)
     assert status is not None
     assert status["status"] == "PROCESSING"
+
+
+async def test_a_file_that_changes_after_its_failure_starts_with_a_clean_slate(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.work.fail(await world.claim_one(), "ENCRYPTED", "it needs a password")
+    await replace_file(world.source, file_id)
+
+    await world.mirror.mark([uploaded(file_id)])
+
+    status = await world.status(file_id)
+    assert status is not None
+    assert (status["status"], status["error_code"], status["outcome"], status["pages"]) == ("PENDING", None, None, None)

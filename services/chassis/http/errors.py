@@ -36,6 +36,8 @@ _STATUS: dict[type[CauceError], int] = {
     UnavailableError: 503,
 }
 
+_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 408: "BODY_INCOMPLETE", 413: "BODY_TOO_LARGE"}
+
 _log = get_logger(__name__)
 
 
@@ -96,7 +98,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(_: Request, error: HTTPException) -> JSONResponse:
-        code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "INVALID_REQUEST")
+        code = _CODES.get(error.status_code, "INVALID_REQUEST")
         answer = problem(CauceError(code, str(error.detail)), error.status_code)
         answer.headers.update(error.headers or {})
         return answer

@@ -18,7 +18,7 @@ class CauceError(Exception):
     """
 
     def __init__(self, code: str, message: str, *, where: str | None = None, remedy: str | None = None) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(f"{code}: {message}" + (f"; {remedy}" if remedy else ""))
         self.code = code
         self.message = message
         self.where = where

@@ -61,7 +61,7 @@ class EmbedFile:
         described = await self._describe(claim, document)
         chunks = self.chunker.chunk(DocumentText.join(described.pages))
         embedded = await self._embed(claim, chunks)
-        await self.work.report(claim, Stage.STORING, 0, len(embedded))
+        await self.work.report(claim, Stage.STORING, len(embedded), len(embedded))
         with _tracer.start_as_current_span("replace chunks", attributes={"cauce.chunks": len(embedded)}):
             await self.work.complete(claim, self._result(context, document, embedded), embedded)
 
@@ -117,10 +117,12 @@ class EmbedFile:
         reason = None
         if not chunks:
             reason = "EMPTY_FILE" if context.size_bytes == 0 else "NO_TEXT"
+        elif document.unreadable_pages:
+            reason = f"UNREADABLE_PAGES {', '.join(map(str, document.unreadable_pages))}"
         return FileResult(
             media_type=document.media_type,
             page_count=document.page_count,
-            outcome=Outcome.EMPTY if reason else Outcome.INDEXED,
+            outcome=Outcome.INDEXED if chunks else Outcome.EMPTY,
             outcome_reason=reason,
             space_id=self.space_id,
         )

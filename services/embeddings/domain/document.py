@@ -55,6 +55,13 @@ class ExtractedDocument:
     pages: tuple[Page, ...]
 
     @property
+    def unreadable_pages(self) -> tuple[int, ...]:
+        """The numbers of the pages of which nothing could be read."""
+        return tuple(
+            page.number for page in self.pages if page.fault is PageFault.UNREADABLE and page.number is not None
+        )
+
+    @property
     def page_count(self) -> int | None:
         """The number of pages, None where the format has none."""
         numbers = [page.number for page in self.pages if page.number is not None]

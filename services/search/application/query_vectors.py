@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from hashlib import sha256
+from typing import TypeAlias
 
 from services.chassis.kernel.errors import UnavailableError
 from services.chassis.models.space import Vector
 from services.search.application.ports import QueryEmbedder
+
+Key: TypeAlias = tuple[str, bytes]
+"""The name of a space and the hash of a text."""
 
 
 class QueryVectors:
@@ -20,7 +24,8 @@ class QueryVectors:
     def __init__(self, *, capacity: int, timeout_seconds: float) -> None:
         self._capacity = capacity
         self._timeout = timeout_seconds
-        self._vectors: OrderedDict[tuple[str, bytes], Vector] = OrderedDict()
+        self._vectors: OrderedDict[Key, Vector] = OrderedDict()
+        self._under_way: dict[Key, asyncio.Future[Vector]] = {}
 
     async def embed(self, embedder: QueryEmbedder, text: str) -> tuple[Vector, bool]:
         """The vector of the text, and whether it was known.
@@ -33,16 +38,31 @@ class QueryVectors:
         if vector is not None:
             self._vectors.move_to_end(key)
             return vector, True
+        under_way = self._under_way.get(key)
+        if under_way is None:
+            under_way = asyncio.ensure_future(self._embed(key, embedder, text))
+            self._under_way[key] = under_way
+            under_way.add_done_callback(lambda done: self._finish(key, done))
         try:
             async with asyncio.timeout(self._timeout):
-                vector = await embedder.embed_query(text)
+                # Shielded: a question that takes too long for this caller is known when it is asked again.
+                vector = await asyncio.shield(under_way)
         except TimeoutError as error:
             raise UnavailableError(
                 "EMBEDDER_UNAVAILABLE",
                 f"the query could not be embedded within {self._timeout:g} seconds",
                 remedy="try again",
             ) from error
+        return vector, False
+
+    async def _embed(self, key: Key, embedder: QueryEmbedder, text: str) -> Vector:
+        vector = await embedder.embed_query(text)
         self._vectors[key] = vector
         if len(self._vectors) > self._capacity:
             self._vectors.popitem(last=False)
-        return vector, False
+        return vector
+
+    def _finish(self, key: Key, done: asyncio.Future[Vector]) -> None:
+        self._under_way.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # whoever still waits is told; when nobody does, it is no news

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from services.chassis.kernel.errors import InvalidInputError
 from services.chassis.kernel.text import sanitise
 
-QUERY_MAX_CHARACTERS = 8_000
+QUERY_MAX_CHARACTERS = 2_000
 TOP_N_DEFAULT = 10
 TOP_N_MAX = 1_000
 CHUNKS_DEFAULT = 200
@@ -27,7 +27,7 @@ class FileChunkSearchCriteria:
     """The passages that mean nearly the same as a text.
 
     Attributes:
-        query_text: 1 to 8,000 characters; kept without control characters and surrounding white space.
+        query_text: 1 to 2,000 characters; kept without control characters and surrounding white space.
         top_n: 1 to 1,000; the most results to return.
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
         file_id: look into this file only.
@@ -53,7 +53,7 @@ class ResourceSearchCriteria:
     """The resources that mean nearly the same as a text.
 
     Attributes:
-        query_text: 1 to 8,000 characters; kept without control characters and surrounding white space.
+        query_text: 1 to 2,000 characters; kept without control characters and surrounding white space.
         entity_types: look among these types only, each named once; empty for all.
         top_n: 1 to 1,000; the most results to return.
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.

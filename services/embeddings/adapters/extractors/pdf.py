@@ -72,7 +72,7 @@ def _open(source: Source) -> Any:
     try:
         document = pymupdf.open(source.path, filetype="pdf")
     except pymupdf.FileDataError as error:
-        raise corrupt(f"the PDF is damaged: {error}") from error
+        raise corrupt("the PDF is damaged: it cannot be opened") from error
     if not document.is_pdf:
         raise corrupt("the file is not a PDF")
     if document.needs_pass:

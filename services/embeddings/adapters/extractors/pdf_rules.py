@@ -56,8 +56,11 @@ def read_pages(count: int, read: Callable[[int], Page], *, is_repaired: bool = F
         page = Page(index + 1, "", fault=PageFault.UNREADABLE)
         with whatever_breaks():
             page = read(index)
+        nothing = not (page.text.strip() or page.images)
+        if is_repaired and nothing:
+            page = replace(page, fault=PageFault.UNREADABLE)  # what stood on it may have been in the part that is lost
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
-        is_blank = is_blank and not (page.text.strip() or page.images)
+        is_blank = is_blank and nothing
         yield replace(page, text=running.left_out_of(page.text, index))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")

@@ -53,7 +53,7 @@ def _open(source: Source) -> Any:
     except pypdfium2.PdfiumError as error:
         if error.err_code == raw.FPDF_ERR_PASSWORD:
             raise encrypted("the PDF cannot be read without a password") from error
-        raise corrupt(f"the PDF is damaged: {error}") from error
+        raise corrupt("the PDF is damaged: it cannot be opened") from error
 
 
 class _PageReader:

@@ -23,7 +23,7 @@ class ResourceSearchRequest(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
-    query: str = Field(description="What to look for, in any language; 1 to 8,000 characters.")
+    query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
     entity_types: list[str] | None = Field(
         default=None, description="Look among these types only; all types when left out or empty.", max_length=100
     )

@@ -29,7 +29,7 @@ class FileChunkSearchRequest(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
-    query: str = Field(description="What to look for, in any language; 1 to 8,000 characters.")
+    query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
     top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
     file_id: int | None = Field(default=None, description="Look into this file only.")

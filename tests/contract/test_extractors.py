@@ -281,6 +281,18 @@ class TestPdf:
         with pytest.raises(ExtractionError, match="CORRUPT"):
             read(documents.text_pdf(PROSE)[:size])
 
+    def test_what_one_library_cannot_open_another_may(self, read):
+        """MuPDF refuses a page tree that names a page twice, and PDFium does not."""
+        page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>"
+        twice = documents.raw_pdf(
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R 3 0 R] /Count 2 >>",
+            page,
+            documents.stream(b"BT /F1 12 Tf 50 700 Td (hola) Tj ET"),
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        )
+        assert [page.text for page in read(twice)[1]] == ["hola", "hola"]
+
     def test_characters_that_no_database_stores_are_left_out(self, read):
         _, (page,) = read(documents.one_page_pdf(b"BT /F1 12 Tf 50 700 Td (hola\\000 mundo) Tj ET"))
         assert page.text.replace("\ufffd", "") == "hola mundo"

@@ -12,14 +12,13 @@ from typing import Any
 
 from PIL import Image
 
+from services.embeddings.adapters.extractors import pdfium
 from services.embeddings.adapters.extractors.format import Format, Source, encrypted
-from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
     RENDER_DPI,
     Furniture,
-    corrupt,
     is_garbled,
     is_nearly_empty,
     read_pages,
@@ -61,31 +60,38 @@ _INVISIBLE = 3
 
 
 def read(source: Source) -> Iterator[Page]:
-    """The pages: their text in reading order, and what stands on them as images; a page without text as an image."""
-    with _open(source) as document:
+    """The pages: their text in reading order, and what stands on them as images; a page without text as an image.
+
+    What MuPDF cannot open or decode, PDFium sometimes can.
+    """
+    document = _open(source)
+    if document is None:
+        yield from pdfium.read(source)
+        return
+    with document:
         source.limits.require("pages", document.page_count)
-        reader = _PageReader(document, source.limits)
+        reader = _PageReader(document, source)
         yield from read_pages(document.page_count, reader.read, is_repaired=document.is_repaired)
 
 
 def _open(source: Source) -> Any:
+    """The open document, None when it is too damaged."""
     try:
         document = pymupdf.open(source.path, filetype="pdf")
-    except pymupdf.FileDataError as error:
-        raise corrupt("the PDF is damaged: it cannot be opened") from error
-    if not document.is_pdf:
-        raise corrupt("the file is not a PDF")
-    if document.needs_pass:
-        raise encrypted("the PDF cannot be read without a password")
-    return document
+        if document.needs_pass:
+            raise encrypted("the PDF cannot be read without a password")
+        return document if document.is_pdf and document.page_count else None
+    except RuntimeError:
+        return None
 
 
 class _PageReader:
     """Reads the pages of one document; remembers the images that it has met."""
 
-    def __init__(self, document: Any, limits: ExtractionLimits) -> None:
+    def __init__(self, document: Any, source: Source) -> None:
         self._document = document
-        self._limits = limits
+        self._path = source.path
+        self._limits = source.limits
         self._streams: dict[int, str] = {}
         self._images: dict[str, PageImage | None] = {}
         self._furniture = Furniture()
@@ -101,7 +107,7 @@ class _PageReader:
         garbled = is_garbled(text)
         if garbled or (is_nearly_empty(text) and (placed or _has_drawing(page))):
             with whatever_breaks():
-                shown = _render(page, page.rect)
+                shown = _render(page, page.rect) or (pdfium.page_image(self._path, index) if placed else None)
                 if shown is not None and garbled:
                     return Page(number, without_garbled_words(text), (shown,), PageFault.GARBLED)
                 if shown is not None:

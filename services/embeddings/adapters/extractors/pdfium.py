@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pypdfium2
@@ -45,6 +46,12 @@ def read(source: Source) -> Iterator[Page]:
     with closing(_open(source)) as document:
         source.limits.require("pages", len(document))
         yield from read_pages(len(document), _PageReader(document, source.limits).read)
+
+
+def page_image(path: Path, index: int) -> PageImage | None:
+    """The page as an image, None when it shows nothing."""
+    with closing(pypdfium2.PdfDocument(path)) as document, closing(document[index]) as page:
+        return bounded(_render(page))
 
 
 def _open(source: Source) -> Any:

@@ -60,6 +60,8 @@ class TestFormats:
             (b"junk before\n" + documents.text_pdf("hola"), "a", "", "application/pdf"),
             (b"hola", "a.pdf", "application/pdf", "text/plain"),
             (b"hola", "a", "application/octet-stream", "text/plain"),
+            ("<html><p>hola".encode("utf-16"), "a.txt", "", "text/html"),
+            (b"\xef\xbb\xbf <!-- x --> <!DOCTYPE html><p>hola", "a", "", "text/html"),
             (b"# hola", "a.MD", "text/plain", "text/markdown"),
             (b"# hola", "a", "text/markdown; charset=utf-8", "text/markdown"),
             (documents.picture(), "a.pdf", "application/pdf", "image/png"),
@@ -283,7 +285,10 @@ class TestPdf:
 
     def test_what_one_library_cannot_open_another_may(self, read):
         """MuPDF refuses a page tree that names a page twice, and PDFium does not."""
-        page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>"
+        page = (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R"
+            b" /Resources << /Font << /F1 5 0 R >> >> >>"
+        )
         twice = documents.raw_pdf(
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [3 0 R 3 0 R] /Count 2 >>",

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from services.embeddings.adapters.extractors.encoding import decode, is_text
 from services.embeddings.adapters.extractors.flow import flow_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
 from services.embeddings.domain.document import Page
 
 _BEGINNING = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
 
 
 def recognise(sample: Sample) -> str | None:
     """Text that begins as HTML does."""
-    head = sample.head[:4096]
-    return "text/html" if is_text(head, expected=True) and _BEGINNING.match(decode(head).lstrip("\ufeff")) else None
+    # Markup is ASCII in every encoding but those of two bytes a character.
+    head = sample.head[:4096].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
+    return "text/html" if _BEGINNING.match(head) else None
 
 
 def read(source: Source) -> Iterator[Page]:

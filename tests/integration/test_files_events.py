@@ -163,7 +163,8 @@ async def published(kafka: Kafka) -> list[tuple[str, Event]]:
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 for record in records:
                     with suppress(MalformedEventError):
-                        found.append((record.key.decode(), read_event(record.headers, record.value)))
+                        event = read_event(record.headers, record.value)
+                        found.append((event.key, event))
         return found
     finally:
         await consumer.stop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -114,6 +114,8 @@ class ResourceType:
         max_characters: the longest text that is embedded in one piece.
         overflow: what happens to a longer one.
         folder: where all of it stands.
+        context_sql: the SELECT of the context view.
+        text_template: the template of the resource's Markdown text.
     """
 
     name: str
@@ -123,6 +125,8 @@ class ResourceType:
     max_characters: int
     overflow: Overflow
     folder: Path
+    context_sql: str = field(default="", repr=False)
+    text_template: str = field(default="", repr=False)
 
     @property
     def event_stem(self) -> str:
@@ -153,16 +157,6 @@ class ResourceType:
     def context_view(self) -> str:
         """The view of everything about a resource that carries meaning."""
         return f"module_embeddings_{self.name}_context"
-
-    @property
-    def context_sql(self) -> str:
-        """The SELECT of the context view."""
-        return (self.folder / "context.sql").read_text(encoding="utf-8")
-
-    @property
-    def text_template(self) -> str:
-        """The template of the resource's Markdown text."""
-        return (self.folder / "text.md").read_text(encoding="utf-8")
 
     @property
     def recipe(self) -> str:
@@ -197,26 +191,33 @@ def _load(folder: Path) -> ResourceType:
     name = folder.name
     where = f"{name}/declaration.toml"
     _check_type_name(name)
-    for file in ("context.sql", "text.md"):
-        if not (folder / file).is_file():
-            raise _invalid("the file is missing", f"{name}/{file}")
+    context_sql, text_template = (_read(folder / file) for file in ("context.sql", "text.md"))
     try:
-        declaration = tomllib.loads((folder / "declaration.toml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        declaration = tomllib.loads(_read(folder / "declaration.toml"))
+    except tomllib.TOMLDecodeError as error:
         raise _invalid(f"it cannot be read: {error}", where) from error
     entries = _Entries(declaration, where)
     fields = entries.take("fields", dict)
     type_ = ResourceType(
         name=name,
         description=entries.text("description"),
-        fields=tuple(_field(field, fields[field], f"{where}: fields.{field}") for field in fields),
+        fields=tuple(_field(each, fields[each], f"{where}: fields.{each}") for each in fields),
         reads=entries.texts("reads"),
         max_characters=entries.count("max_characters"),
         overflow=entries.choice("overflow", Overflow),
         folder=folder,
+        context_sql=context_sql,
+        text_template=text_template,
     )
     entries.require_nothing_left()
     return type_
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _invalid(f"it cannot be read: {error}", f"{file.parent.name}/{file.name}") from error
 
 
 def _field(name: str, declaration: object, where: str) -> Field:
@@ -229,7 +230,7 @@ def _field(name: str, declaration: object, where: str) -> Field:
     entries = _Entries(declaration, where)
     kind = entries.choice("kind", FieldKind)
     is_reference = kind in (FieldKind.REFERENCE, FieldKind.REFERENCES)
-    field = Field(
+    result = Field(
         name=name,
         kind=kind,
         description=entries.text("description"),
@@ -237,7 +238,7 @@ def _field(name: str, declaration: object, where: str) -> Field:
         max_length=entries.count("max_length", default=_LENGTHS[kind]) if kind in _LENGTHS else None,
     )
     entries.require_nothing_left()
-    return field
+    return result
 
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -294,9 +295,9 @@ def _check_type_name(name: str) -> None:
 
 def _check_names_known(type_: ResourceType, types: Mapping[str, ResourceType]) -> None:
     where = f"{type_.name}/declaration.toml"
-    for field in type_.fields:
-        if field.to is not None and field.to not in types:
-            raise _invalid(f"no type {field.to!r} is declared", f"{where}: fields.{field.name}.to")
+    for each in type_.fields:
+        if each.to is not None and each.to not in types:
+            raise _invalid(f"no type {each.to!r} is declared", f"{where}: fields.{each.name}.to")
     for read in type_.reads:
         if read not in types:
             raise _invalid(f"no type {read!r} is declared", f"{where}: reads")

@@ -25,7 +25,10 @@ MAX_READS = 5
 _tracer = trace.get_tracer("cauce")
 _meter = metrics.get_meter("cauce")
 _freshness = _meter.create_histogram(
-    "cauce.freshness", unit="s", description="From a change of a resource to the commit that makes it findable"
+    "cauce.freshness",
+    unit="s",
+    description="From a change of a resource to the commit that makes it findable",
+    explicit_bucket_boundaries_advisory=[0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800],
 )
 _outcomes = _meter.create_counter("cauce.resources", unit="{resource}", description="Reconciled resources by outcome")
 

@@ -18,7 +18,10 @@ WIDE_FAN = 1_000
 
 _log = get_logger(__name__)
 _fan = metrics.get_meter("cauce").create_histogram(
-    "cauce.fan", unit="{resource}", description="Resources made from one that changed, and marked with it"
+    "cauce.fan",
+    unit="{resource}",
+    description="Resources made from one that changed, and marked with it",
+    explicit_bucket_boundaries_advisory=[1, 10, 100, 1_000, 10_000, 100_000],
 )
 
 

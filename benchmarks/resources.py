@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import logging
 import tempfile
 import time
 from collections import Counter
@@ -29,6 +30,7 @@ from typing import Any
 
 import asyncpg
 import numpy as np
+import structlog
 from aiokafka.client import AIOKafkaClient
 from pgvector import Vector as PgVector
 
@@ -516,6 +518,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(PARTS))
     parser.add_argument("--resources", type=int, default=20_000)

@@ -186,6 +186,20 @@ async def test_a_type_that_is_taken_away_keeps_its_tables_and_is_reported(databa
         assert [row[:2] for row in await unified(world)] == [("machine", 7)]
 
 
+async def test_a_context_that_tells_nothing_gives_a_text_of_type_and_id(database: Database, folder: Path) -> None:
+    nothing = "NULL::text AS name, machine.revision, machine.updated_at, NULL::text AS maker, NULL::int8 AS owner,"
+    write(
+        folder,
+        "context.sql",
+        f"SELECT machine.id AS entity_id, machine.tenant_id, {nothing} NULL::text[] AS reads"
+        " FROM module_machine_machine AS machine",
+    )
+    await migrate(database.admin_url, folder)
+    async with resource_world(database, load_resource_types(folder)) as world:
+        assert await world.mark_and_drain(await world.put("machine", 7, "Press", owner=1)) == 1
+        assert await world.text("machine", 7) == "machine 7"
+
+
 @pytest.mark.parametrize(
     ("context", "said"),
     [

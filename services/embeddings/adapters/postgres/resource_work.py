@@ -236,7 +236,7 @@ def _context(row: asyncpg.Record) -> ResourceContext:
     return ResourceContext(
         entity_id=row["entity_id"],
         tenant_id=row["tenant_id"],
-        name=row["name"],
+        name=row["name"] or "",
         revision=row["revision"],
         reads=row["reads"] or [],
         values=values,

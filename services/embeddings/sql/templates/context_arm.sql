@@ -1,2 +1,2 @@
-SELECT {type} AS entity_type, entity_id, tenant_id, name, revision, updated_at, reads
+SELECT {type} AS entity_type, entity_id, tenant_id, coalesce(name, '') AS name, revision, updated_at, reads
 FROM {context_view}

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from contracts.events.embeddings import FILE_EMBEDDED
 from contracts.events.envelope import Event, read_event
@@ -95,9 +95,10 @@ async def test_processes_killed_at_named_steps_lose_and_double_nothing(
 
 async def announced(fleet: Fleet) -> list[Event]:
     """All that the embeddings service has published."""
-    async with AIOKafkaConsumer(EMBEDDINGS_EVENTS.name, **client_options(fleet.kafka)) as consumer:
-        ends = await consumer.end_offsets(consumer.assignment())
-        await consumer.seek_to_beginning()
+    partitions = [TopicPartition(EMBEDDINGS_EVENTS.name, number) for number in range(EMBEDDINGS_EVENTS.partitions)]
+    async with AIOKafkaConsumer(auto_offset_reset="earliest", **client_options(fleet.kafka)) as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
         events: list[Event] = []
         async with asyncio.timeout(PATIENCE):
             while any([await consumer.position(partition) < end for partition, end in ends.items()]):

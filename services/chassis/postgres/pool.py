@@ -43,7 +43,8 @@ async def create_pool(
         min_size=min_size,
         max_size=max_size,
         init=prepare_connection,
-        server_settings={"application_name": application_name, **(server_settings or {})},
+        # Compiling a plan takes longer than any statement here; the planner's guesses at joins of arrays say otherwise.
+        server_settings={"application_name": application_name, "jit": "off", **(server_settings or {})},
         timeout=10,
         reset=None if reset_on_release else _keep_session,
     )

@@ -208,6 +208,7 @@ class PostgresResourceWork:
             [failure and failure.code for _, _, failure in outcomes],
             [failure and failure.message for _, _, failure in outcomes],
             self._rest_seconds,
+            batch.entity_ids,
         )
         return {row["entity_id"]: row for row in rows}
 

@@ -2,22 +2,33 @@
 -- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
 -- of record decides: one that it does not have is not marked. One that was reconciled just now rests for $7 seconds, so
 -- that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead of its readers. Returns for
--- each whether it is there, and its readers.
+-- each whether it is there, and its readers. Rows are locked in one order, those that are to be removed next as well.
 WITH asked AS MATERIALIZED (
     SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
         AS wish (entity_type, entity_id, requested_at, traceparent)
     GROUP BY entity_type, entity_id
 ), present AS MATERIALIZED (
-    SELECT entity_type, entity_id, context.tenant_id, context.name, context.reads, asked.requested_at, asked.traceparent
+    -- OFFSET 0 keeps each of these joins a look-up by index; a hash of all resources would evaluate what all of them read.
+    SELECT asked.entity_type, asked.entity_id, found.tenant_id, found.name, found.reads, asked.requested_at,
+           asked.traceparent
     FROM asked
-    JOIN module_embeddings_resource_context AS context USING (entity_type, entity_id)
+    CROSS JOIN LATERAL (
+        SELECT context.tenant_id, context.name, context.reads
+        FROM module_embeddings_resource_context AS context
+        WHERE context.entity_type = asked.entity_type AND context.entity_id = asked.entity_id
+        OFFSET 0
+    ) AS found
 ), reader AS MATERIALIZED (
     SELECT known.dependent_type AS entity_type, known.dependent_id AS entity_id,
            asked.entity_type AS source_type, asked.entity_id AS source_id
     FROM asked
-    JOIN module_embeddings_dependency AS known
-      ON known.source_type = asked.entity_type AND known.source_id = asked.entity_id
+    CROSS JOIN LATERAL (
+        SELECT dependent_type, dependent_id
+        FROM module_embeddings_dependency
+        WHERE source_type = asked.entity_type AND source_id = asked.entity_id
+        OFFSET 0
+    ) AS known
     UNION
     SELECT pair.reader, split_part(reference, ':', 2)::bigint, present.entity_type, present.entity_id
     FROM present
@@ -37,8 +48,24 @@ WITH asked AS MATERIALIZED (
                asked.traceparent, 1
         FROM reader
         JOIN asked ON asked.entity_type = reader.source_type AND asked.entity_id = reader.source_id
-        JOIN module_embeddings_resource AS mirror
-          ON mirror.entity_type = reader.entity_type AND mirror.entity_id = reader.entity_id
+        CROSS JOIN LATERAL (
+            SELECT tenant_id, name
+            FROM module_embeddings_resource
+            WHERE entity_type = reader.entity_type AND entity_id = reader.entity_id
+            OFFSET 0
+        ) AS mirror
+        UNION ALL
+        SELECT asked.entity_type, asked.entity_id, mirror.tenant_id, mirror.name, asked.requested_at,
+               asked.traceparent, 0
+        FROM asked
+        LEFT JOIN present USING (entity_type, entity_id)
+        CROSS JOIN LATERAL (
+            SELECT tenant_id, name
+            FROM module_embeddings_resource
+            WHERE entity_type = asked.entity_type AND entity_id = asked.entity_id
+            OFFSET 0
+        ) AS mirror
+        WHERE present.entity_id IS NULL
     ) AS each
     ORDER BY entity_type, entity_id, distance, requested_at
 ), marked AS (

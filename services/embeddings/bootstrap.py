@@ -29,6 +29,7 @@ from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
+from services.embeddings.adapters.postgres.lexical import build_lexical
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
 from services.embeddings.adapters.postgres.resource_work import PostgresResourceWork
 from services.embeddings.adapters.postgres.spaces import join_space
@@ -163,6 +164,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
                 asyncio.create_task(intake.run()),
                 asyncio.create_task(every(settings.sweep_seconds, "sweep", app.state.sweep)),
                 asyncio.create_task(every(settings.measure_seconds, "measure", partial(measure, files, resources))),
+                asyncio.create_task(every(settings.measure_seconds, "lexical index", partial(build_lexical, pool))),
             ]
             try:
                 yield

@@ -26,6 +26,8 @@ PUBLISHED: Mapping[str, frozenset[str]] = {
         {
             "module_embeddings_chunk_read",
             "module_embeddings_file_read",
+            "module_embeddings_lexical_read",
+            "module_embeddings_resource_lexemes_read",
             "module_embeddings_resource_read",
             "module_embeddings_space",
             "module_embeddings_unified",
@@ -48,7 +50,7 @@ FORBIDDEN_TO_ALL = (
     "CREATE VIEW made AS SELECT 1",
     "CREATE FUNCTION made() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
     "CREATE SCHEMA made",
-    "CREATE EXTENSION unaccent",
+    "CREATE EXTENSION hstore",
     "CREATE ROLE made",
     "DROP SCHEMA public CASCADE",
     "SELECT rolpassword FROM pg_authid",

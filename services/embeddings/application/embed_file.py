@@ -125,4 +125,5 @@ class EmbedFile:
             outcome=Outcome.INDEXED if chunks else Outcome.EMPTY,
             outcome_reason=reason,
             space_id=self.space_id,
+            declared_language=context.language,
         )

@@ -25,12 +25,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileContext:
-    """What the source of record says of a stored file, read together with the claim."""
+    """What the source of record says of a stored file, read together with the claim.
+
+    ``language`` is the tag (``es``) that its metadata declares for its text, None where that is for us to find out.
+    """
 
     media_type: str
     size_bytes: int
     storage_key: str
     revision: int
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,4 @@ class FileResult:
     outcome: Outcome
     outcome_reason: str | None
     space_id: int
+    declared_language: str | None = None

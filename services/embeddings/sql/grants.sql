@@ -12,3 +12,8 @@ GRANT SELECT ON module_embeddings_chunk_read, module_embeddings_file_read, modul
 GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_resource, module_embeddings_dependency TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_resource_context, module_embeddings_unified TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_unified, module_embeddings_resource_read TO cauce_search;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_resource_lexemes, module_embeddings_lexical_build
+    TO cauce_embeddings;
+GRANT SELECT ON module_embeddings_resource_lexemes_read, module_embeddings_lexical_read TO cauce_search;
+GRANT EXECUTE ON FUNCTION module_embeddings_build_lexical() TO cauce_embeddings;

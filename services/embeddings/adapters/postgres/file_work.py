@@ -33,6 +33,7 @@ _CHUNK_COLUMNS = (
     "text_hash",
     "space_id",
     "embedding",
+    "declared_language",
 )
 
 
@@ -75,13 +76,13 @@ class PostgresFileWork:
                 )
             )
             present = await connection.fetch(load_query(_PACKAGE, "list_chunk_identities"), claim.file_id)
-            if [tuple(row) for row in present] != [_identity(embedded, result.space_id) for embedded in chunks]:
+            if [tuple(row) for row in present] != [_identity(embedded, result) for embedded in chunks]:
                 if present:
                     await connection.execute(load_query(_PACKAGE, "delete_chunks"), claim.file_id)
                 await connection.copy_records_to_table(
                     "module_embeddings_file_chunk",
                     columns=_CHUNK_COLUMNS,
-                    records=_chunk_rows(claim, result.space_id, chunks),
+                    records=_chunk_rows(claim, result, chunks),
                 )
             await _announce(connection, FILE_EMBEDDED, claim)
 
@@ -121,7 +122,7 @@ class PostgresFileWork:
 
 def _claimed(row: asyncpg.Record) -> ClaimedFile:
     fields = dict(row)
-    context = {name: fields.pop(name) for name in ("media_type", "size_bytes", "storage_key", "revision")}
+    context = {name: fields.pop(name) for name in ("media_type", "size_bytes", "storage_key", "revision", "language")}
     return ClaimedFile(**fields, context=None if context["revision"] is None else FileContext(**context))
 
 
@@ -142,7 +143,7 @@ def _require(file_id: int | None) -> None:
         raise LeaseLostError
 
 
-def _identity(embedded: EmbeddedChunk, space_id: int) -> tuple[object, ...]:
+def _identity(embedded: EmbeddedChunk, result: FileResult) -> tuple[object, ...]:
     chunk = embedded.chunk
     return (
         chunk.position,
@@ -151,11 +152,14 @@ def _identity(embedded: EmbeddedChunk, space_id: int) -> tuple[object, ...]:
         chunk.char_start,
         chunk.char_end,
         chunk.text_hash,
-        space_id,
+        result.space_id,
+        result.declared_language,
     )
 
 
-def _chunk_rows(claim: ClaimedFile, space_id: int, chunks: Sequence[EmbeddedChunk]) -> Iterator[tuple[object, ...]]:
+def _chunk_rows(
+    claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]
+) -> Iterator[tuple[object, ...]]:
     """Rows in the order of ``_CHUNK_COLUMNS``."""
     for embedded in chunks:
         chunk = embedded.chunk
@@ -169,8 +173,9 @@ def _chunk_rows(claim: ClaimedFile, space_id: int, chunks: Sequence[EmbeddedChun
             chunk.char_end,
             chunk.text,
             chunk.text_hash,
-            space_id,
+            result.space_id,
             embedded.vector,
+            result.declared_language,
         )
 
 

@@ -22,3 +22,10 @@ CREATE INDEX IF NOT EXISTS {table_embedding} ON {table} USING hnsw (embedding ve
 ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0.02);
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO cauce_embeddings;
+
+-- Vectors of before there was a lexical search.
+INSERT INTO module_embeddings_resource_lexemes (entity_type, entity_id, tenant_id, language, lexemes)
+SELECT entity_type, entity_id, tenant_id, cauce_language(embedding_text),
+       cauce_lexemes(cauce_language(embedding_text), embedding_text)
+FROM {table}
+ON CONFLICT (entity_type, entity_id) DO NOTHING;

@@ -1,7 +1,8 @@
 -- module_embeddings_files_context: what the embeddings service knows of a file. The anti-corruption layer:
 -- only this view knows the columns of the files service.
 CREATE OR REPLACE VIEW module_embeddings_files_context AS
-SELECT id AS file_id, tenant_id, name, media_type, size_bytes, storage_key, revision
+SELECT id AS file_id, tenant_id, name, media_type, size_bytes, storage_key, revision, created_at,
+       substring(lower(metadata ->> 'language') FROM '^([a-z]{2,3})(?:-|$)') AS language
 FROM module_files_file
 WHERE state = 'STORED';
 
@@ -16,12 +17,14 @@ SELECT m.file_id, m.tenant_id, m.status, m.revision, m.outcome, m.outcome_reason
 FROM module_embeddings_files_file AS m;
 
 -- module_embeddings_chunk_read and module_embeddings_file_read: the read models that search may see. Bare columns
--- of one table each, so that a query over them uses the table's indexes.
+-- of one table each, so that a query over them uses the table's indexes; a join for a column that is not asked for is
+-- left out by the planner.
 CREATE OR REPLACE VIEW module_embeddings_chunk_read AS
 SELECT id AS chunk_id, file_id, tenant_id, position, page_from, page_to, char_start, char_end, text, text_hash,
-       space_id, embedding
+       space_id, embedding, language, lexemes, declared_language
 FROM module_embeddings_file_chunk;
 
 CREATE OR REPLACE VIEW module_embeddings_file_read AS
-SELECT file_id, tenant_id, name, status, outcome, media_type, page_count, updated_at
-FROM module_embeddings_files_file;
+SELECT m.file_id, m.tenant_id, m.name, m.status, m.outcome, m.media_type, m.page_count, m.updated_at, c.created_at
+FROM module_embeddings_files_file AS m
+LEFT JOIN module_embeddings_files_context AS c ON c.file_id = m.file_id;

@@ -1,0 +1,19 @@
+"""The lexical indexes, which some releases of their extension lose at a restart of the server."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from services.chassis.observability import get_logger
+from services.chassis.postgres.queries import load_query
+
+_log = get_logger(__name__)
+
+
+async def build_lexical(pool: asyncpg.Pool) -> None:
+    """Build the indexes if they cannot be relied on. Where that fails, searches say that they had no lexical leg."""
+    try:
+        if not await pool.fetchval(load_query("services.embeddings", "build_lexical")):
+            _log.debug("lexical_unavailable", effect="searches are semantic only", remedy="install pg_textsearch")
+    except (asyncpg.UndefinedFunctionError, asyncpg.InternalServerError) as error:
+        _log.warning("lexical_not_built", error=f"{type(error).__name__}: {error}", effect="searches are semantic only")

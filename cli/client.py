@@ -126,9 +126,17 @@ class CauceClient:
         """Delete a file with all that was made of it."""
         await self._call("DELETE", f"{self._files}/{file_id}")
 
-    async def search(self, query: str, *, top_n: int | None, min_score: float | None, file_id: int | None) -> Answer:
-        """The passages nearest in meaning; what is None is left to the service's default."""
-        body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id)
+    async def search(
+        self,
+        query: str,
+        *,
+        top_n: int | None,
+        min_score: float | None,
+        file_id: int | None,
+        mode: str | None = None,
+    ) -> Answer:
+        """The passages that mean or say what is asked for; what is None is left to the service's default."""
+        body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id, mode=mode)
         return await self._send_json("POST", f"{self._search}/search", body)
 
     async def chunks(self, file_id: int, *, pages: str | None) -> Answer:
@@ -182,10 +190,16 @@ class CauceClient:
             return await self._call("POST", f"{self._resource_type(type_)}:batch", content=blocks(), headers=headers)
 
     async def search_resources(
-        self, query: str, *, types: Sequence[str], top_n: int | None, min_score: float | None
+        self,
+        query: str,
+        *,
+        types: Sequence[str],
+        top_n: int | None,
+        min_score: float | None,
+        mode: str | None = None,
     ) -> Answer:
-        """The resources nearest in meaning, of the given types or of all when none is given."""
-        body = {"query": query} | _given(entityTypes=list(types) or None, topN=top_n, minScore=min_score)
+        """The resources that mean or say what is asked for, of the given types or of all when none is given."""
+        body = {"query": query} | _given(entityTypes=list(types) or None, topN=top_n, minScore=min_score, mode=mode)
         return await self._send_json("POST", self._search_all, body)
 
     async def sweep(self) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -24,6 +24,10 @@ DataDir: TypeAlias = Annotated[
     typer.Option("--data-dir", help="The data folder of a stack that `cauce up` runs. Else CAUCE_DATA_DIR."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON lines on standard output.")]
+Mode: TypeAlias = Annotated[
+    Literal["semantic", "lexical", "hybrid"] | None,
+    typer.Option("--mode", help="By meaning, by words, or by both. Else what the service is set to."),
+]
 Work: TypeAlias = Callable[[CauceClient, Screen], Awaitable[bool]]
 
 

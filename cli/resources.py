@@ -10,9 +10,10 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from cli.client import Answer, CauceClient
-from cli.command import AsJson, DataDir, Url, run
+from cli.command import AsJson, DataDir, Mode, Url, run
 from cli.errors import CommandError
 from cli.render import Screen, printable
+from cli.search import note_legs, score_of
 
 Type: TypeAlias = Annotated[
     str,
@@ -128,14 +129,15 @@ def search(
     min_score: Annotated[
         float | None, typer.Option("--min-score", metavar="X", help="Leave out resources below this score, -1 to 1.")
     ] = None,
+    mode: Mode = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the resources nearest in meaning, best first."""
+    """Print the resources that mean or say what is asked for, best first."""
 
     async def work(client: CauceClient, screen: Screen) -> bool:
-        answer = await client.search_resources(query, types=types or (), top_n=top_n, min_score=min_score)
+        answer = await client.search_resources(query, types=types or (), top_n=top_n, min_score=min_score, mode=mode)
         if as_json:
             screen.record(answer)
         else:
@@ -159,11 +161,12 @@ def show_report(screen: Screen, report: Answer) -> None:
 
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the resources that a search found."""
+    note_legs(screen, answer)
     if not answer["results"]:
         screen.note("no resource found")
     for rank, found in enumerate(answer["results"], start=1):
         where = f"{found['entity_type']} {found['entity_id']}"
-        screen.passage(f"{rank}. {found['name']}, score {found['score']:.3f}", where, found["embedding_text"])
+        screen.passage(f"{rank}. {found['name']}, {score_of(found)}", where, found["embedding_text"])
 
 
 def _definition(name: str | None, fields: Sequence[str], json_file: Path | None) -> dict[str, Any]:

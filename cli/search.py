@@ -1,4 +1,4 @@
-"""``cauce search`` and ``cauce chunks``: passages by meaning, and passages by page."""
+"""``cauce search`` and ``cauce chunks``: passages by meaning and words, and passages by page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import Answer, CauceClient
-from cli.command import AsJson, DataDir, FileId, Url, run
+from cli.command import AsJson, DataDir, FileId, Mode, Url, run
 from cli.render import Screen
 
 
@@ -20,14 +20,15 @@ def search(
         float | None, typer.Option("--min-score", metavar="X", help="Leave out passages below this score, -1 to 1.")
     ] = None,
     file_id: Annotated[int | None, typer.Option("--file-id", metavar="ID", help="Search in this file only.")] = None,
+    mode: Mode = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the passages nearest in meaning, best first."""
+    """Print the passages that mean or say what is asked for, best first."""
 
     async def work(client: CauceClient, screen: Screen) -> bool:
-        answer = await client.search(query, top_n=top_n, min_score=min_score, file_id=file_id)
+        answer = await client.search(query, top_n=top_n, min_score=min_score, file_id=file_id, mode=mode)
         if as_json:
             screen.record(answer)
         else:
@@ -59,12 +60,13 @@ def chunks(
 
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the passages that a search found."""
+    note_legs(screen, answer)
     if not answer["results"]:
         screen.note("no passage found")
     for rank, passage in enumerate(answer["results"], start=1):
         source = source_of(passage["file_name"], passage)
         where = f"file {passage['file_id']}, position {passage['position']}"
-        screen.passage(f"{rank}. {source}, score {passage['score']:.3f}", where, passage["text"])
+        screen.passage(f"{rank}. {source}, {score_of(passage)}", where, passage["text"])
 
 
 def show_chunks(screen: Screen, answer: Answer) -> None:
@@ -73,6 +75,21 @@ def show_chunks(screen: Screen, answer: Answer) -> None:
         screen.note("no passage there")
     for passage in answer["chunks"]:
         screen.passage(source_of(answer["file_name"], passage), f"position {passage['position']}", passage["text"])
+
+
+def score_of(found: Mapping[str, Any]) -> str:
+    """The cosine, or the BM25 score where there is no cosine."""
+    if found["score"] is None:
+        return f"words {found['bm25_score']:.2f}"
+    return f"score {found['score']:.3f}"
+
+
+def note_legs(screen: Screen, answer: Answer) -> None:
+    """Say which half of the search did not run, or may have missed something, and why."""
+    for name, leg in answer["executed"]["legs"].items():
+        if leg is not None and leg["reason"] is not None:
+            what = "incomplete" if leg["status"] == "RAN" else leg["status"].lower()
+            screen.note(f"{name} search {what}: {leg['reason']}")
 
 
 def source_of(file_name: str, passage: Mapping[str, Any]) -> str:

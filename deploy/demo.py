@@ -27,7 +27,7 @@ from cli.addresses import Addresses
 from cli.client import Answer, CauceClient, open_http
 from cli.errors import CommandError
 from cli.render import FileProgress, Screen, printable
-from cli.search import source_of
+from cli.search import score_of, source_of
 from deploy.samples import DIAGRAM_PAGE, MANUAL, POLICY, SCAN, SHREDDING_PAGE, write_samples
 
 TOP_N = 3
@@ -196,7 +196,7 @@ class Demo:
         answer = await self._client.search(question.text, top_n=TOP_N, min_score=None, file_id=None)
         for rank, passage in enumerate(answer["results"], start=1):
             hit = question.is_answered_by(passage)
-            heading = f"{rank}. {source_of(passage['file_name'], passage)}, score {passage['score']:.3f}"
+            heading = f"{rank}. {source_of(passage['file_name'], passage)}, {score_of(passage)}"
             excerpt = _excerpt(passage["text"], question.phrase)
             self._screen.passage(heading, "<- here" if hit else "", excerpt)
         if not any(map(question.is_answered_by, answer["results"])):

@@ -25,13 +25,16 @@ from services.search.adapters.postgres.spaces import PostgresSpaces
 from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import QueryEmbedder
 from services.search.application.query_vectors import QueryVectors
+from services.search.application.questions import Questions
 from services.search.application.read_file_chunks import ReadFileChunks
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.application.search_resources import SearchResources
+from services.search.domain.criteria import SearchMode
+from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.entrypoints.http import resources as resources_routes
 from services.search.entrypoints.http import routes
-from services.search.entrypoints.watch_space import watch_space
+from services.search.entrypoints.watch_space import report_lexical, watch_space
 from services.search.settings import SearchSettings
 
 # The embedder gives up first, for it knows why and when to try again.
@@ -73,9 +76,20 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 ef_search=settings.search_ef_search,
                 exact_up_to=settings.search_exact_up_to,
                 timeout_seconds=timeout,
+                candidates=settings.search_candidates,
             )
-            query_vectors = QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout)
-            app.state.search_file_chunks = SearchFileChunks(active_space, query_vectors, index)
+            questions = Questions(
+                active_space,
+                QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout),
+                SearchMode(settings.search_mode),
+            )
+            fusion = Fusion(
+                method=FusionMethod(settings.search_fusion),
+                dense_weight=settings.search_dense_weight,
+                neighbour_weight=settings.search_neighbour_weight,
+                rank_constant=settings.search_rank_constant,
+            )
+            app.state.search_file_chunks = SearchFileChunks(questions, index, fusion)
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(
                 pool,
@@ -83,8 +97,9 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 ef_search=settings.search_ef_search,
                 exact_up_to=settings.search_exact_up_to,
                 timeout_seconds=timeout,
+                candidates=settings.search_candidates,
             )
-            app.state.search_resources = SearchResources(active_space, query_vectors, resources_index, types)
+            app.state.search_resources = SearchResources(questions, resources_index, types, fusion)
             app.state.read_resource = ReadResource(resources_index, types)
             checks.update(_checks(pool, active_space))
             yield
@@ -122,6 +137,7 @@ async def _first_refresh(active_space: ActiveSpace) -> None:
     """Refuse a space that cannot be served; go on without one while the database or the provider is away."""
     try:
         await active_space.refresh()
+        report_lexical(active_space, known=None)
     except ConfigurationError as error:
         _log.error("start_refused", code=error.code, error=error.message, remedy=error.remedy)
         raise

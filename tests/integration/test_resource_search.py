@@ -59,7 +59,10 @@ async def test_types_are_searched_alone_together_or_all(database: Database, inde
     assert keys(alone) == [(FIRST, 2), (FIRST, 1)]
     assert keys(together) == [(SECOND, 2), (FIRST, 2)]
     best = everything["results"][0]
-    assert set(best) == {"entity_type", "entity_id", "name", "embedding_text", "score", "updated_at"}
+    assert set(best) == {
+        *("entity_type", "entity_id", "name", "embedding_text", "updated_at"),
+        *("score", "bm25_score", "dense_rank", "lexical_rank", "fused_score"),
+    }
     assert best["score"] == pytest.approx(1, abs=1e-5)
     assert everything["executed"]["strategy"] == ("hnsw" if exact_up_to == 0 else "exact")
 

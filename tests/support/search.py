@@ -32,7 +32,7 @@ VALUES ($1, $2, $3, $4, CASE $4 WHEN 'COMPLETED' THEN 'INDEXED' END, $5)
 """
 _CHUNK_COLUMNS = (
     *("file_id", "tenant_id", "position", "page_from", "page_to", "char_start", "char_end"),
-    *("text", "text_hash", "space_id", "embedding"),
+    *("text", "text_hash", "space_id", "embedding", "declared_language"),
 )
 _SPACE = """
 INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)
@@ -72,8 +72,9 @@ class Index:
         tenant: str = TENANT,
         status: str = "COMPLETED",
         pages: int | None = None,
+        languages: Sequence[str] = (),
     ) -> int:
-        """Write a file of the mirror and its chunks. Return its id."""
+        """Write a file of the mirror and its chunks, in the languages given or told. Return its id."""
         self.files += 1
         await self.connection.execute(_MIRROR, self.files, tenant, name, status, pages)
         await self.connection.copy_records_to_table(
@@ -82,6 +83,7 @@ class Index:
                 (
                     *(self.files, tenant, position, *(chunk.pages or (None, None)), position * 10, position * 10 + 9),
                     *(chunk.text, sha256(chunk.text.encode()).digest(), space_id, chunk.vector),
+                    languages[position] if languages else None,
                 )
                 for position, chunk in enumerate(chunks)
             ],
@@ -90,10 +92,18 @@ class Index:
         return self.files
 
     async def add_resources(
-        self, space_id: int, entity_type: str, vectors: Sequence[Vector], *, tenant: str = TENANT, first_id: int = 1
+        self,
+        space_id: int,
+        entity_type: str,
+        vectors: Sequence[Vector],
+        *,
+        tenant: str = TENANT,
+        first_id: int = 1,
+        texts: Sequence[str] = (),
     ) -> None:
-        """Write resources of one type, with ids from ``first_id`` on."""
+        """Write resources of one type, with ids from ``first_id`` on, each with a text or its type and id."""
         ids = range(first_id, first_id + len(vectors))
+        texts = texts or [f"# {entity_type} {one}" for one in ids]
         await self.connection.executemany(
             """INSERT INTO module_embeddings_resource
                (entity_type, entity_id, tenant_id, name, status, space_id, recipe, revision)
@@ -103,10 +113,16 @@ class Index:
         await self.connection.copy_records_to_table(
             f"module_embeddings_{entity_type}",
             records=[
-                (one, tenant, f"{entity_type} {one}", f"# {entity_type} {one}", vector, b"hash", space_id)
-                for one, vector in zip(ids, vectors, strict=True)
+                (one, tenant, f"{entity_type} {one}", text, vector, b"hash", space_id)
+                for one, text, vector in zip(ids, texts, vectors, strict=True)
             ],
             columns=("entity_id", "tenant_id", "name", "embedding_text", "embedding", "text_hash", "space_id"),
+        )
+        await self.connection.execute(
+            f"""INSERT INTO module_embeddings_resource_lexemes (entity_type, entity_id, tenant_id, language, lexemes)
+                SELECT entity_type, entity_id, tenant_id, 'und', cauce_lexemes('und', embedding_text)
+                FROM module_embeddings_{entity_type} WHERE entity_id = ANY ($1)""",
+            list(ids),
         )
 
 
@@ -116,6 +132,7 @@ async def open_index(database: Database) -> AsyncIterator[Index]:
     connection = await asyncpg.connect(database.admin_url)
     try:
         await prepare_connection(connection)
+        await connection.execute("SELECT module_embeddings_build_lexical()")  # a copied database cannot use a copy's
         yield Index(connection)
     finally:
         await connection.close()

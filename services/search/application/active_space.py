@@ -48,6 +48,21 @@ class ActiveSpace:
         fault = self._fault or _no_space()
         raise UnavailableError(fault.code, fault.message, where=fault.where, remedy=fault.remedy)
 
+    @property
+    def lexical(self) -> bool | None:
+        """Whether words can be searched, None while no space is known."""
+        return None if self._recorded is None else self._recorded.lexical
+
+    def require_recorded(self) -> RecordedSpace:
+        """The active space as it is recorded, whether or not its queries can be embedded here.
+
+        Raises:
+            UnavailableError: ``SPACE_UNKNOWN``.
+        """
+        if self._recorded is None:
+            raise _no_space()
+        return self._recorded
+
     async def refresh(self) -> None:
         """Read the active space, and load its embedder when it is another one than before.
 
@@ -56,7 +71,8 @@ class ActiveSpace:
             UnavailableError: the database is not migrated, or the embedder does not answer; the next call tries again.
         """
         recorded = await self._spaces.find_active()
-        if recorded == self._recorded and self._fault is None:
+        if self._fault is None and recorded is not None and self._is_same_space(recorded):
+            self._recorded = recorded
             return
         if recorded is None:
             self._become(None, None, _no_space())
@@ -69,6 +85,10 @@ class ActiveSpace:
             self._become(recorded, None, fault)
             raise
         self._become(recorded, SearchSpace(recorded.space_id, embedder), None)
+
+    def _is_same_space(self, recorded: RecordedSpace) -> bool:
+        known = self._recorded
+        return known is not None and (known.space_id, known.space) == (recorded.space_id, recorded.space)
 
     def _become(self, recorded: RecordedSpace | None, current: SearchSpace | None, fault: CauceError | None) -> None:
         self._recorded, self._current, self._fault = recorded, current, fault

@@ -13,15 +13,20 @@ from services.search.domain.criteria import (
     ResourceKey,
     ResourceSearchCriteria,
 )
-from services.search.domain.results import FileChunks, NearestFileChunks, NearestResources, StoredResource
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FileChunks, FoundFileChunks, FoundResources, StoredResource
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpace:
-    """An embedding space as the database records it: rows name it by ``space_id``."""
+    """An embedding space as the database records it: rows name it by ``space_id``.
+
+    ``lexical`` says whether there is an index of words beside it that can be relied on.
+    """
 
     space_id: int
     space: EmbeddingSpace
+    lexical: bool = False
 
 
 class Spaces(Protocol):
@@ -42,15 +47,33 @@ class QueryEmbedder(Protocol):
         """The vector of a question (float32, 768 numbers, unit length). Raises UnavailableError."""
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the legs of a search look for; None for a leg that is not to run.
+
+    Attributes:
+        space_id: the space of the vector, and of what is searched.
+        vector: of the question.
+        text: whose words are looked for.
+    """
+
+    space_id: int
+    vector: Vector | None = None
+    text: str | None = None
+
+
 class FileChunkIndex(Protocol):
     """The chunks of files, within the caller's scope and one embedding space."""
 
-    async def nearest(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> NearestFileChunks:
-        """The chunks nearest to the vector, best first, equal scores by ``chunk_id``.
+    async def search(
+        self, scope: AccessScope, question: Question, criteria: FileChunkSearchCriteria, fusion: Fusion
+    ) -> FoundFileChunks:
+        """The chunks that the question's legs find, best first: ``top_n`` whenever so many pass the filter.
 
-        Raises NotFoundError ``FILE_NOT_FOUND`` for a ``criteria.file_id`` outside the scope.
+        By cosine or by BM25 where one leg runs, by the fused score where both do; equal ones by ``chunk_id``. When the
+        lexical leg fails beside another, its error is in the legs.
+
+        Raises NotFoundError ``FILE_NOT_FOUND`` for a file of the filter outside the scope.
         """
 
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
@@ -63,10 +86,10 @@ class FileChunkIndex(Protocol):
 class ResourceIndex(Protocol):
     """The resources of every type, within the caller's scope and one embedding space."""
 
-    async def nearest(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: ResourceSearchCriteria
-    ) -> NearestResources:
-        """The resources nearest to the vector, best first, equal scores by type and id."""
+    async def search(
+        self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
+    ) -> FoundResources:
+        """The resources that the question's legs find, as ``FileChunkIndex`` does; equal ones by type and id."""
 
     async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
         """What the index holds of a resource, None when it has none within the scope."""

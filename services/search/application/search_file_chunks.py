@@ -1,34 +1,32 @@
-"""The passages of files that mean nearly the same as a question."""
+"""The passages of files that mean nearly the same as a question, or share its words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from services.chassis.kernel.scope import AccessScope
-from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import FileChunkIndex
-from services.search.application.query_vectors import QueryVectors
+from services.search.application.questions import Questions
 from services.search.domain.criteria import FileChunkSearchCriteria
-from services.search.domain.results import Executed, FileChunkSearchResult
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FileChunkSearchResult
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFileChunks:
-    """Embeds the question in the active space and compares it with the chunks of that space only."""
+    """Looks for the question in the chunks of the active space only, by its meaning, its words or both."""
 
-    active_space: ActiveSpace
-    query_vectors: QueryVectors
+    questions: Questions
     index: FileChunkIndex
+    fusion: Fusion
 
     async def __call__(self, scope: AccessScope, criteria: FileChunkSearchCriteria) -> FileChunkSearchResult:
         """Search.
 
         Raises:
-            NotFoundError: ``FILE_NOT_FOUND`` for a ``file_id`` that the caller cannot see.
-            UnavailableError: no space is active, or the question cannot be embedded now.
+            NotFoundError: ``FILE_NOT_FOUND`` for a file of the filter that the caller cannot see.
+            UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
-        space = self.active_space.require()
-        vector, cached = await self.query_vectors.embed(space.embedder, criteria.query_text)
-        nearest = await self.index.nearest(scope, space.space_id, vector, criteria)
-        executed = Executed("semantic", space.embedder.space.name, nearest.strategy, cached)
-        return FileChunkSearchResult(nearest.matches, executed)
+        ready = await self.questions.prepare(criteria.query_text, criteria.mode, criteria.min_score)
+        found = await self.index.search(scope, ready.question, criteria, self.fusion)
+        return FileChunkSearchResult(found.matches, ready.executed(found.legs, self.fusion))

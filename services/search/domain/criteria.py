@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
 
 from services.chassis.kernel.errors import InvalidInputError
 from services.chassis.kernel.text import sanitise
@@ -17,20 +19,83 @@ CHUNKS_MAX = 1_000
 PAGE_MAX = 1_000_000
 PAGE_RANGES_MAX = 100
 
+FILTER_VALUES_MAX = 1_000
+
 _IDENTIFIER_MAX = 2**63 - 1
 _POSITION_MAX = 2**31 - 1
 _PAGE_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_LANGUAGE = re.compile(r"[a-z]{2,3}", re.ASCII)
+
+
+class SearchMode(StrEnum):
+    """What a search goes by: the meaning, the words, or both."""
+
+    SEMANTIC = "semantic"
+    LEXICAL = "lexical"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFilter:
+    """Which chunks are looked at. An empty condition is none; conditions are all to be met.
+
+    Attributes:
+        file_ids: of one of these files, each named once.
+        media_types: of a file of one of these media types.
+        languages: in one of these languages, as tags like ``es``; ``und`` where it could not be told.
+        created_from: of a file made at this moment or later.
+        created_before: of a file made before this moment.
+
+    Raises:
+        InvalidInputError: ``INVALID_REQUEST``, with the parameter's wire name.
+    """
+
+    file_ids: tuple[int, ...] = ()
+    media_types: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    created_from: datetime | None = None
+    created_before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name, wire in (("file_ids", "fileIds"), ("media_types", "mediaTypes"), ("languages", "languages")):
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
+            _require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
+        for file_id in self.file_ids:
+            _require_between("fileIds", file_id, 1, _IDENTIFIER_MAX)
+        for language in self.languages:
+            if _LANGUAGE.fullmatch(language) is None:
+                raise InvalidInputError(
+                    "INVALID_REQUEST",
+                    f"{language[:40]!r} is no language tag",
+                    where="languages",
+                    remedy="write languages like es or en, and und for those that could not be told",
+                )
+        for moment, wire in ((self.created_from, "createdFrom"), (self.created_before, "createdBefore")):
+            if moment is not None and moment.utcoffset() is None:
+                raise InvalidInputError(
+                    "INVALID_REQUEST", f"{wire} has no time zone", where=wire, remedy="end it with Z or an offset"
+                )
+
+    @property
+    def of_files(self) -> bool:
+        """Whether there is a condition on files."""
+        return bool(self.file_ids or self.media_types or self.created_from or self.created_before)
+
+    def __bool__(self) -> bool:
+        return self.of_files or bool(self.languages)
 
 
 @dataclass(frozen=True, slots=True)
 class FileChunkSearchCriteria:
-    """The passages that mean nearly the same as a text.
+    """The passages that mean nearly the same as a text, or share its words.
 
     Attributes:
         query_text: 1 to 2,000 characters; kept without control characters and surrounding white space.
         top_n: 1 to 1,000; the most results to return.
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
-        file_id: look into this file only.
+        file_id: look into this file only; short for a filter with one file.
+        mode: what to go by, None for what the service is set to.
+        filter: which chunks to look at.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -40,23 +105,31 @@ class FileChunkSearchCriteria:
     top_n: int = TOP_N_DEFAULT
     min_score: float | None = None
     file_id: int | None = None
+    mode: SearchMode | None = None
+    filter: ChunkFilter = field(default_factory=ChunkFilter)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
-        _require_limits(self.top_n, self.min_score)
+        _require_limits(self.top_n, self.min_score, self.mode)
         if self.file_id is not None:
             _require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
+            if self.filter.file_ids not in ((), (self.file_id,)):
+                raise InvalidInputError(
+                    "INVALID_REQUEST", "fileId and fileIds are given both", where="fileId", remedy="give one of them"
+                )
+            object.__setattr__(self, "filter", replace(self.filter, file_ids=(self.file_id,)))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSearchCriteria:
-    """The resources that mean nearly the same as a text.
+    """The resources that mean nearly the same as a text, or share its words.
 
     Attributes:
         query_text: 1 to 2,000 characters; kept without control characters and surrounding white space.
         entity_types: look among these types only, each named once; empty for all.
         top_n: 1 to 1,000; the most results to return.
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
+        mode: what to go by, None for what the service is set to.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -66,11 +139,12 @@ class ResourceSearchCriteria:
     entity_types: tuple[str, ...] = ()
     top_n: int = TOP_N_DEFAULT
     min_score: float | None = None
+    mode: SearchMode | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
         object.__setattr__(self, "entity_types", tuple(dict.fromkeys(self.entity_types)))
-        _require_limits(self.top_n, self.min_score)
+        _require_limits(self.top_n, self.min_score, self.mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +236,26 @@ def _query_text(given: str) -> str:
     return text
 
 
-def _require_limits(top_n: int, min_score: float | None) -> None:
+def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None) -> None:
     _require_between("topN", top_n, 1, TOP_N_MAX)
     if min_score is not None:
         _require_between("minScore", min_score, -1, 1)
+        if mode is SearchMode.LEXICAL:
+            raise InvalidInputError(
+                "INVALID_REQUEST",
+                "minScore is a cosine, and a lexical search computes none",
+                where="minScore",
+                remedy="leave it out, or choose another mode",
+            )
 
 
-def _require_between(name: str, value: float, least: int, most: int) -> None:
+def _require_between(name: str, value: float, least: int, most: int, *, where: str | None = None) -> None:
     # Written so that a NaN, which compares with nothing, is refused.
     if not least <= value <= most:
         raise InvalidInputError(
             "INVALID_REQUEST",
             f"{name} is {value}; it must lie between {least} and {most}",
-            where=name,
+            where=where or name,
             remedy=f"give a value from {least} to {most}",
         )
 

@@ -1,4 +1,8 @@
-"""What a search answers. Scores are cosines: 1 is the same direction, 0 unrelated, -1 opposite."""
+"""What a search answers.
+
+``score`` is always a cosine: 1 is the same direction, 0 unrelated, -1 opposite. It, the BM25 score, the ranks and the
+fused score are of different kinds and never compared with one another.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,54 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from services.search.domain.criteria import SearchMode
+from services.search.domain.fusion import Fusion
+
 
 class Strategy(StrEnum):
-    """How the nearest vectors were looked for.
+    """How a leg looked for its candidates.
 
-    HNSW walks the approximate index; EXACT compares every chunk that passes the filters, so it misses none.
+    HNSW walks the approximate index of vectors; BM25 reads the index of words from the best match on, and leaves out
+    what does not pass the filters; EXACT compares everything that passes the filters, so it misses nothing.
     """
 
     HNSW = "hnsw"
+    BM25 = "bm25"
     EXACT = "exact"
+
+
+class LegStatus(StrEnum):
+    """RAN, FAILED at this very search, or UNAVAILABLE here for now."""
+
+    RAN = "RAN"
+    FAILED = "FAILED"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """What one half of a search did.
+
+    Attributes:
+        strategy: how it looked, None when it did not run.
+        found: how many candidates it brought.
+        complete: False when there may be more matches that pass the filters than were looked at.
+        reason: why it did not run, or why it is not complete.
+    """
+
+    status: LegStatus
+    strategy: Strategy | None = None
+    found: int = 0
+    complete: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """The two halves of a search; None for one that its mode does not ask for."""
+
+    semantic: Leg | None = None
+    lexical: Leg | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +65,8 @@ class FileChunkMatch:
     """A passage that was found.
 
     ``position`` is the 0-based order in the file; pages are 1-based and inclusive, None in a format without pages.
+    Ranks are 1-based, equal for equal scores, and None where a leg did not find it; ``score`` is computed all the same
+    in a hybrid search. ``fused_score`` is of hybrid searches only.
     """
 
     file_id: int
@@ -30,31 +75,45 @@ class FileChunkMatch:
     position: int
     page_from: int | None
     page_to: int | None
-    score: float
+    score: float | None
+    bm25_score: float | None
+    dense_rank: int | None
+    lexical_rank: int | None
+    fused_score: float | None
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class NearestFileChunks:
-    """The passages nearest to a vector, best first, and how they were looked for."""
+class FoundFileChunks:
+    """Passages, best first, and what the legs did."""
 
     matches: tuple[FileChunkMatch, ...]
-    strategy: Strategy
+    legs: Legs
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What was done: the mode, the embedding space, the strategy, and whether the question's vector was known."""
+    """What was done.
 
-    mode: str
+    Attributes:
+        mode: what was asked for; ``legs`` says what became of it.
+        space: the embedding space.
+        strategy: of the semantic leg, None when it did not run.
+        query_vector_cached: whether the question's vector was known.
+        fusion: how the legs were fused, None when there was one only.
+    """
+
+    mode: SearchMode
     space: str
-    strategy: Strategy
+    strategy: Strategy | None
     query_vector_cached: bool
+    legs: Legs
+    fusion: Fusion | None
 
 
 @dataclass(frozen=True, slots=True)
 class FileChunkSearchResult:
-    """Passages, best first; equal scores in the order of ``chunk_id``."""
+    """Passages, best first by what the mode goes by; equal ones in the order of ``chunk_id``."""
 
     results: tuple[FileChunkMatch, ...]
     executed: Executed
@@ -91,27 +150,31 @@ class FileChunks:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMatch:
-    """A resource that was found, with the text that its vector stands for."""
+    """A resource that was found, with its vector's text. Ranks and scores are as in ``FileChunkMatch``."""
 
     entity_type: str
     entity_id: int
     name: str
     embedding_text: str
-    score: float
+    score: float | None
+    bm25_score: float | None
+    dense_rank: int | None
+    lexical_rank: int | None
+    fused_score: float | None
     updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class NearestResources:
-    """The resources nearest to a vector, best first, and how they were looked for."""
+class FoundResources:
+    """Resources, best first, and what the legs did."""
 
     matches: tuple[ResourceMatch, ...]
-    strategy: Strategy
+    legs: Legs
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSearchResult:
-    """Resources, best first; equal scores in the order of type and id."""
+    """Resources, best first by what the mode goes by; equal ones in the order of type and id."""
 
     results: tuple[ResourceMatch, ...]
     executed: Executed

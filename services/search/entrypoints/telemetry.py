@@ -24,7 +24,12 @@ async def observed_search(over: str, search: Awaitable[Result]) -> Result:
     with _tracer.start_as_current_span(f"search {over}") as span:
         result = await search
         executed = result.executed
-        attributes = {"over": over, "mode": executed.mode, "space": executed.space, "strategy": executed.strategy.value}
+        attributes = {
+            "over": over,
+            "mode": executed.mode.value,
+            "space": executed.space,
+            "strategy": str(executed.strategy),
+        }
         span.set_attributes(
             {**attributes, "results": len(result.results), "query_vector_cached": executed.query_vector_cached}
         )

@@ -1,4 +1,4 @@
-"""The chunks of files over pgvector. Every statement names the tenant and, where vectors count, the space."""
+"""The chunks of files, by pgvector and by BM25. Every statement names the tenant and the space."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import asyncpg
 from opentelemetry import trace
 
 from services.chassis.kernel.scope import AccessScope
-from services.chassis.models.space import Vector
 from services.chassis.postgres.queries import load_query
-from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria
+from services.search.adapters.postgres.engine import SearchRun
+from services.search.adapters.postgres.legs import Size, make_plan
+from services.search.adapters.postgres.statements import assemble, chunk_filter, file_filter
+from services.search.application.ports import Question
+from services.search.domain.criteria import ChunkFilter, FileChunksCriteria, FileChunkSearchCriteria
 from services.search.domain.errors import file_not_found
-from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, NearestFileChunks, Strategy
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, FoundFileChunks
 
 EF_SEARCH_DEFAULT = 100
-EF_SEARCH_MAX = 1_000  # pgvector's
+CANDIDATES_DEFAULT = 50
 COUNTED_FOR_SECONDS = 5.0
+LEXICAL_INDEX = "module_embeddings_file_chunk_lexical"
 
-_COUNTED_TENANTS_MAX = 10_000
+_KNOWN_SIZES_MAX = 10_000
+_LISTED_FILES_MAX = 10_000
 
 _tracer = trace.get_tracer("cauce")
 
@@ -46,8 +52,10 @@ class PostgresFileChunkIndex:
     Args:
         pool: with ``server_settings``.
         ef_search: what the pool's sessions are set to.
-        exact_up_to: a tenant's chunks are compared one by one while they are no more than this: complete, where an
-            index scan would walk over other tenants' rows. 2,000 take about 15 ms.
+        exact_up_to: chunks are compared one by one while no more than this pass the filter and the scope, and up to
+            the geometric mean of the table's size and a twentieth of this: complete, where an index scan would walk
+            over others' rows. 2,000 take about 15 ms.
+        candidates: how many each leg brings to a fusion.
         timeout_seconds: for a connection, and for a statement.
         counted_for_seconds: how long a tenant is taken to be as large as it was; a wrong guess costs only time.
     """
@@ -59,36 +67,57 @@ class PostgresFileChunkIndex:
         ef_search: int,
         exact_up_to: int,
         timeout_seconds: float,
+        candidates: int = CANDIDATES_DEFAULT,
         counted_for_seconds: float = COUNTED_FOR_SECONDS,
     ) -> None:
         self._pool = pool
         self._ef_search = ef_search
         self._exact_up_to = exact_up_to
+        self._candidates = candidates
         self._timeout = timeout_seconds
         self._counted_for = counted_for_seconds
-        self._is_large: dict[tuple[str, int], tuple[bool, float]] = {}
+        self._sizes: dict[tuple[str, int], tuple[Size, float]] = {}
+        self._lexical_reads: dict[tuple[str, int], int] = {}
 
-    async def nearest(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: FileChunkSearchCriteria
-    ) -> NearestFileChunks:
-        """The chunks nearest to the vector, best first. Raises NotFoundError for an unknown file."""
-        arguments = (vector, scope.tenant_id, space_id, criteria.top_n, criteria.min_score)
-        with _tracer.start_as_current_span("nearest chunks") as span:
+    async def search(
+        self, scope: AccessScope, question: Question, criteria: FileChunkSearchCriteria, fusion: Fusion
+    ) -> FoundFileChunks:
+        """The chunks that the question's legs find, best first. Raises NotFoundError for an unknown file."""
+        wanted, key = criteria.filter, (scope.tenant_id, question.space_id)
+        with _tracer.start_as_current_span("find chunks") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
-                if criteria.file_id is not None:
-                    strategy = Strategy.EXACT
-                    rows = await self._fetch(connection, "nearest_chunks_of_file", *arguments, criteria.file_id)
-                    if not rows:
-                        raise file_not_found(criteria.file_id)
-                elif await self._exceeds_exact(connection, scope, space_id):
-                    strategy = Strategy.HNSW
-                    rows = await self._walk_index(connection, criteria.top_n, *arguments)
-                else:
-                    strategy = Strategy.EXACT
-                    rows = await self._fetch(connection, "nearest_chunks_exact", *arguments)
-            span.set_attribute("strategy", strategy.value)
-        matches = tuple(FileChunkMatch(**row) for row in rows if row["chunk_id"] is not None)
-        return NearestFileChunks(matches, strategy)
+                file_ids = await self._list_files(connection, scope, wanted) if wanted.of_files else None
+                fragments, values = chunk_filter(wanted, file_ids)
+                run = SearchRun(
+                    connection,
+                    "chunks",
+                    ef_search=self._ef_search,
+                    lexical_index=LEXICAL_INDEX,
+                    fragments=fragments,
+                    values={
+                        **values,
+                        "tenant": scope.tenant_id,
+                        "space": question.space_id,
+                        "top_n": criteria.top_n,
+                        "min_score": criteria.min_score,
+                        "exact_up_to": self._exact_up_to,
+                    },
+                    timeout_seconds=self._timeout,
+                )
+                size = await run.size() if wanted else await self._size(run, key)
+                plan = make_plan(
+                    question,
+                    size,
+                    top_n=criteria.top_n,
+                    candidates=self._candidates,
+                    filtered=bool(wanted),
+                    read_before=None if wanted else self._lexical_reads.get(key),
+                )
+                rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
+            if not wanted and used.lexical_limit > plan.lexical_limit:
+                _remember(self._lexical_reads, key, used.lexical_limit)
+            span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
+        return FoundFileChunks(tuple(_match(row) for row in rows if row["chunk_id"] is not None), legs)
 
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text. Raises NotFoundError for an unknown file."""
@@ -108,32 +137,70 @@ class PostgresFileChunkIndex:
             raise file_not_found(criteria.file_id)
         return _file_chunks(rows, criteria.limit)
 
-    async def _walk_index(self, connection: asyncpg.Connection, top_n: int, *arguments: Any) -> list[asyncpg.Record]:
-        """Search with at least one candidate more than rows: it tells the sort whether the last ones are equal."""
-        if top_n < self._ef_search:
-            return await self._fetch(connection, "nearest_chunks", *arguments)
-        async with connection.transaction():
-            await connection.execute(f"SET LOCAL hnsw.ef_search = {min(top_n + 1, EF_SEARCH_MAX):d}")
-            return await self._fetch(connection, "nearest_chunks", *arguments)
+    async def _list_files(
+        self, connection: asyncpg.Connection, scope: AccessScope, wanted: ChunkFilter
+    ) -> list[int] | None:
+        """The files that pass the filter, None when they are too many to be listed.
 
-    async def _exceeds_exact(self, connection: asyncpg.Connection, scope: AccessScope, space_id: int) -> bool:
-        """Whether the tenant has too many chunks to compare them all."""
-        key = (scope.tenant_id, space_id)
-        large, until = self._is_large.get(key, (False, 0.0))
-        if time.monotonic() < until:
-            return large
-        rows = await self._fetch(connection, "count_chunks", scope.tenant_id, space_id, self._exact_up_to + 1)
-        large = bool(rows[0]["count"] > self._exact_up_to)
-        if len(self._is_large) >= _COUNTED_TENANTS_MAX:
-            self._is_large.clear()
-        self._is_large[key] = (large, time.monotonic() + self._counted_for)
-        return large
+        Raises:
+            NotFoundError: one that is named is unknown.
+        """
+        of_files, values = file_filter(wanted)
+        named = {"tenant": scope.tenant_id, "files_limit": _LISTED_FILES_MAX + 1}
+        rows = await self._execute(connection, *assemble("files", {"file_filter": of_files}, {**values, **named}))
+        file_ids = [row["file_id"] for row in rows]
+        if len(file_ids) < len(wanted.file_ids):
+            by_name, values = file_filter(ChunkFilter(file_ids=wanted.file_ids))
+            rows = await self._execute(connection, *assemble("files", {"file_filter": by_name}, {**values, **named}))
+            known = {row["file_id"] for row in rows}
+            for file_id in wanted.file_ids:
+                if file_id not in known:
+                    raise file_not_found(file_id)
+        return file_ids if len(file_ids) <= _LISTED_FILES_MAX else None
+
+    async def _size(self, run: SearchRun, key: tuple[str, int]) -> Size:
+        """How large the tenant is, or was a moment ago."""
+        known = self._sizes.get(key)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        size = await run.size()
+        _remember(self._sizes, key, (size, time.monotonic() + self._counted_for))
+        return size
+
+    async def _execute(
+        self, connection: asyncpg.Connection, statement: str, arguments: list[object]
+    ) -> list[asyncpg.Record]:
+        rows: list[asyncpg.Record] = await connection.fetch(statement, *arguments, timeout=self._timeout)
+        return rows
 
     async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await connection.fetch(
             load_query("services.search", query), *arguments, timeout=self._timeout
         )
         return rows
+
+
+def _remember(known: dict[tuple[str, int], Any], key: tuple[str, int], value: object) -> None:
+    if len(known) >= _KNOWN_SIZES_MAX:
+        known.clear()
+    known[key] = value
+
+
+def _match(row: asyncpg.Record) -> FileChunkMatch:
+    return FileChunkMatch(
+        file_id=row["file_id"],
+        file_name=row["file_name"],
+        chunk_id=row["chunk_id"],
+        position=row["position"],
+        page_from=row["page_from"],
+        page_to=row["page_to"],
+        score=row["score"],
+        bm25_score=row["bm25_score"],
+        dense_rank=row["dense_rank"],
+        lexical_rank=row["lexical_rank"],
+        fused_score=row["fused_score"],
+        text=row["text"],
+    )
 
 
 def _file_chunks(rows: Sequence[asyncpg.Record], limit: int) -> FileChunks:

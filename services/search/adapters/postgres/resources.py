@@ -1,4 +1,4 @@
-"""The resources of every type over pgvector. Every statement names the tenant and, where vectors count, the space."""
+"""The resources of every type, by pgvector and by BM25. Every statement names the tenant; vectors are of one space."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import asyncpg
 from opentelemetry import trace
 
 from services.chassis.kernel.scope import AccessScope
-from services.chassis.models.space import Vector
 from services.chassis.postgres.queries import load_query
-from services.search.adapters.postgres.file_chunks import EF_SEARCH_MAX
+from services.search.adapters.postgres.engine import SearchRun
+from services.search.adapters.postgres.file_chunks import CANDIDATES_DEFAULT
+from services.search.adapters.postgres.legs import make_plan
+from services.search.application.ports import Question
 from services.search.domain.criteria import ResourceKey, ResourceSearchCriteria
-from services.search.domain.results import NearestResources, ResourceMatch, StoredResource, Strategy
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FoundResources, ResourceMatch, StoredResource
+
+LEXICAL_INDEX = "module_embeddings_resource_lexemes_lexical"
 
 _tracer = trace.get_tracer("cauce")
 
@@ -27,6 +32,7 @@ class PostgresResourceIndex:
         ef_search: what the pool's sessions are set to; it counts for each type's index.
         exact_up_to: resources are compared one by one while there are no more than this: complete, where an index
             scan would walk over other tenants' rows.
+        candidates: how many each leg brings to a fusion.
         timeout_seconds: for a connection, and for a statement.
     """
 
@@ -38,32 +44,49 @@ class PostgresResourceIndex:
         ef_search: int,
         exact_up_to: int,
         timeout_seconds: float,
+        candidates: int = CANDIDATES_DEFAULT,
     ) -> None:
         self._pool = pool
         self._known_types = sorted(known_types)
         self._ef_search = ef_search
         self._exact_up_to = exact_up_to
+        self._candidates = candidates
         self._timeout = timeout_seconds
 
-    async def nearest(
-        self, scope: AccessScope, space_id: int, vector: Vector, criteria: ResourceSearchCriteria
-    ) -> NearestResources:
-        """The resources nearest to the vector, best first."""
-        types = list(criteria.entity_types) or self._known_types
-        arguments = (vector, scope.tenant_id, space_id, criteria.top_n, criteria.min_score, types)
-        with _tracer.start_as_current_span("nearest resources") as span:
+    async def search(
+        self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
+    ) -> FoundResources:
+        """The resources that the question's legs find, best first."""
+        with _tracer.start_as_current_span("find resources") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
-                counted = await self._fetch(
-                    connection, "count_resources", scope.tenant_id, space_id, types, self._exact_up_to + 1
+                run = SearchRun(
+                    connection,
+                    "resources",
+                    ef_search=self._ef_search,
+                    lexical_index=LEXICAL_INDEX,
+                    fragments={},
+                    values={
+                        "tenant": scope.tenant_id,
+                        "space": question.space_id,
+                        "types": list(criteria.entity_types) or self._known_types,
+                        "top_n": criteria.top_n,
+                        "min_score": criteria.min_score,
+                        "exact_up_to": self._exact_up_to,
+                    },
+                    timeout_seconds=self._timeout,
                 )
-                if counted[0]["count"] > self._exact_up_to:
-                    strategy = Strategy.HNSW
-                    rows = await self._walk_index(connection, criteria.top_n, *arguments)
-                else:
-                    strategy = Strategy.EXACT
-                    rows = await self._fetch(connection, "nearest_resources_exact", *arguments)
-            span.set_attribute("strategy", strategy.value)
-        return NearestResources(tuple(ResourceMatch(**row) for row in rows), strategy)
+                size = await run.size()
+                plan = make_plan(
+                    question,
+                    size,
+                    top_n=criteria.top_n,
+                    candidates=self._candidates,
+                    filtered=bool(criteria.entity_types),
+                    read_before=None,
+                )
+                rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
+            span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
+        return FoundResources(tuple(_match(row) for row in rows if row["entity_id"] is not None), legs)
 
     async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
         """What the index holds of a resource, None when it has none within the scope."""
@@ -71,15 +94,23 @@ class PostgresResourceIndex:
             rows = await self._fetch(connection, "stored_resource", key.entity_type, key.entity_id, scope.tenant_id)
         return StoredResource(**rows[0]) if rows else None
 
-    async def _walk_index(self, connection: asyncpg.Connection, top_n: int, *arguments: Any) -> list[asyncpg.Record]:
-        if top_n <= self._ef_search:
-            return await self._fetch(connection, "nearest_resources", *arguments)
-        async with connection.transaction():
-            await connection.execute(f"SET LOCAL hnsw.ef_search = {min(top_n, EF_SEARCH_MAX):d}")
-            return await self._fetch(connection, "nearest_resources", *arguments)
-
     async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await connection.fetch(
             load_query("services.search", query), *arguments, timeout=self._timeout
         )
         return rows
+
+
+def _match(row: asyncpg.Record) -> ResourceMatch:
+    return ResourceMatch(
+        entity_type=row["entity_type"],
+        entity_id=row["entity_id"],
+        name=row["name"],
+        embedding_text=row["embedding_text"],
+        score=row["score"],
+        bm25_score=row["bm25_score"],
+        dense_rank=row["dense_rank"],
+        lexical_rank=row["lexical_rank"],
+        fused_score=row["fused_score"],
+        updated_at=row["updated_at"],
+    )

@@ -43,4 +43,5 @@ class PostgresSpaces:
                 native_dimensions=row["native_dimensions"],
                 convention=row["convention"],
             ),
+            row["lexical"],
         )

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from services.chassis.http.app import CallerScope
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_resources import SearchResources
-from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria
+from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
 from services.search.domain.results import ResourceSearchResult, StoredResource
 from services.search.entrypoints.telemetry import observed_search
 
@@ -29,6 +29,9 @@ class ResourceSearchRequest(BaseModel):
     )
     top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
+    mode: SearchMode | None = Field(
+        default=None, strict=False, description="By meaning, by words, or by both; the service's setting when left out."
+    )
 
 
 async def _search_resources(request: Request) -> SearchResources:
@@ -47,8 +50,11 @@ async def search_resources(
     scope: CallerScope,
     use_case: Annotated[SearchResources, Depends(_search_resources)],
 ) -> ResourceSearchResult:
-    """Find the resources that mean nearly the same as the query, best first, of one type, of several, or of all."""
-    criteria = ResourceSearchCriteria(body.query, tuple(body.entity_types or ()), body.top_n, body.min_score)
+    """Find the resources that mean nearly the same as the query or share its words, best first.
+
+    Of one type, of several, or of all.
+    """
+    criteria = ResourceSearchCriteria(body.query, tuple(body.entity_types or ()), body.top_n, body.min_score, body.mode)
     return await observed_search("resources", use_case(scope, criteria))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from services.chassis.http.app import CallerScope
@@ -14,9 +14,11 @@ from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.domain.criteria import (
     CHUNKS_DEFAULT,
     TOP_N_DEFAULT,
+    ChunkFilter,
     FileChunksCriteria,
     FileChunkSearchCriteria,
     PageRanges,
+    SearchMode,
 )
 from services.search.domain.results import FileChunks, FileChunkSearchResult
 from services.search.entrypoints.telemetry import observed_search
@@ -32,7 +34,25 @@ class FileChunkSearchRequest(BaseModel):
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
     top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
+    mode: SearchMode | None = Field(
+        default=None, strict=False, description="By meaning, by words, or by both; the service's setting when left out."
+    )
     file_id: int | None = Field(default=None, description="Look into this file only.")
+    file_ids: list[int] | None = Field(default=None, description="Look into these files only.", max_length=1000)
+    media_types: list[str] | None = Field(
+        default=None, description="Files of one of these media types only.", max_length=1000
+    )
+    languages: list[str] | None = Field(
+        default=None,
+        description="Passages in one of these languages only: es, en, or und where it could not be told.",
+        max_length=1000,
+    )
+    created_from: AwareDatetime | None = Field(
+        default=None, strict=False, description="Files made at this moment or later only."
+    )
+    created_before: AwareDatetime | None = Field(
+        default=None, strict=False, description="Files made before this moment only."
+    )
 
 
 class FileChunksRequest(BaseModel):
@@ -61,8 +81,15 @@ async def search_file_chunks(
     scope: CallerScope,
     use_case: Annotated[SearchFileChunks, Depends(_search_file_chunks)],
 ) -> FileChunkSearchResult:
-    """Find the passages that mean nearly the same as the query, best first."""
-    criteria = FileChunkSearchCriteria(body.query, body.top_n, body.min_score, body.file_id)
+    """Find the passages that mean nearly the same as the query or share its words, best first."""
+    wanted = ChunkFilter(
+        tuple(body.file_ids or ()),
+        tuple(body.media_types or ()),
+        tuple(body.languages or ()),
+        body.created_from,
+        body.created_before,
+    )
+    criteria = FileChunkSearchCriteria(body.query, body.top_n, body.min_score, body.file_id, body.mode, wanted)
     return await observed_search("files", use_case(scope, criteria))
 
 

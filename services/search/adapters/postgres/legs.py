@@ -1,0 +1,105 @@
+"""How the legs of a search look for their candidates, and what to do when they came back with too few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from services.search.application.ports import Question
+from services.search.domain.criteria import TOP_N_MAX
+from services.search.domain.results import Leg, Legs, LegStatus, Strategy
+
+LEXICAL_EXACT_UP_TO = 200
+"""Scoring a text by itself takes about 50 microseconds; an index scan may have to be repeated."""
+
+LEXICAL_READ_MAX = 20_000
+"""The most matches that are read from the index of words in search of those that pass the filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much passes a filter: ``counted`` of it, and counting stopped at one more than ``most``."""
+
+    counted: int
+    most: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all that passes was counted: then it can be compared one by one."""
+        return self.counted <= self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What each leg does, None for one that does not run.
+
+    Attributes:
+        dense: EXACT or HNSW.
+        lexical: EXACT or BM25.
+        window: the most candidates that a leg brings to the fusion.
+        dense_limit: the most that the semantic leg brings.
+        lexical_limit: how many matches the index of words is asked for, whether or not they pass the filter.
+    """
+
+    dense: Strategy | None
+    lexical: Strategy | None
+    window: int
+    dense_limit: int
+    lexical_limit: int
+
+    def improved(self, counts: Mapping[str, int], size: Size, top_n: int) -> Plan | None:
+        """Another plan when this one brought fewer than there may be, None when nothing is left to try."""
+        better = self
+        if self.dense is Strategy.HNSW and counts["dense_found"] < min(top_n, size.counted):
+            better = replace(better, dense=Strategy.EXACT)
+        if self._lexical_is_short(counts, top_n):
+            if size.is_small:
+                better = replace(better, lexical=Strategy.EXACT)
+            elif self.lexical_limit < LEXICAL_READ_MAX:
+                better = replace(better, lexical_limit=min(10 * self.lexical_limit, LEXICAL_READ_MAX))
+        return None if better == self else better
+
+    def legs(self, counts: Mapping[str, int], top_n: int, lexical_fault: str | None) -> Legs:
+        """What the legs did."""
+        semantic = None
+        if self.dense is not None:
+            semantic = Leg(LegStatus.RAN, self.dense, counts["dense_found"])
+        if lexical_fault is not None:
+            return Legs(semantic, Leg(LegStatus.FAILED, complete=False, reason=lexical_fault))
+        if self.lexical is None:
+            return Legs(semantic)
+        short = self._lexical_is_short(counts, top_n)
+        reason = f"the first {self.lexical_limit} matches were read; few of them pass the filter" if short else None
+        return Legs(semantic, Leg(LegStatus.RAN, self.lexical, counts["lexical_found"], not short, reason))
+
+    def _lexical_is_short(self, counts: Mapping[str, int], top_n: int) -> bool:
+        return (
+            self.lexical is Strategy.BM25
+            and counts["lexical_read"] >= self.lexical_limit
+            and counts["lexical_found"] < top_n
+        )
+
+
+def make_plan(
+    question: Question, size: Size, *, top_n: int, candidates: int, filtered: bool, read_before: int | None
+) -> Plan:
+    """The first plan for a question.
+
+    Args:
+        question: says which legs run.
+        size: how much passes the filter.
+        top_n: how many results are wanted.
+        candidates: how many each leg brings to the fusion, at least: the same for every ``top_n`` up to it, so that
+            asking for more results never brings up a better one.
+        filtered: whether there is a filter besides the scope.
+        read_before: how far the index of words had to be read for the same scope the last time.
+    """
+    window = next(some for some in (candidates, 4 * candidates, TOP_N_MAX) if some >= min(top_n, TOP_N_MAX))
+    dense = None if question.vector is None else Strategy.EXACT if size.is_small else Strategy.HNSW
+    lexical = None
+    if question.text is not None:
+        lexical = Strategy.EXACT if size.is_small and size.counted <= LEXICAL_EXACT_UP_TO else Strategy.BM25
+    fused = dense is not None and lexical is not None
+    # Beyond what is wanted the walk goes on where a filter thins it out: it finds more of the true neighbours so.
+    dense_limit = window if fused else max(top_n, candidates) if filtered else top_n
+    return Plan(dense, lexical, window, dense_limit, max(read_before or 0, 4 * window if filtered else window))

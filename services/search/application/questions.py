@@ -1,0 +1,85 @@
+"""A question made ready for the index: what its mode needs of it, and what could not be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.chassis.kernel.errors import UnavailableError
+from services.search.application.active_space import ActiveSpace
+from services.search.application.ports import Question
+from services.search.application.query_vectors import QueryVectors
+from services.search.domain.criteria import SearchMode
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import Executed, Leg, Legs, LegStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyQuestion:
+    """A question with its mode and the legs that cannot run."""
+
+    question: Question
+    mode: SearchMode
+    space: str
+    vector_cached: bool
+    faults: Legs
+
+    def executed(self, legs: Legs, fusion: Fusion) -> Executed:
+        """What was done, from what the index did."""
+        legs = Legs(legs.semantic or self.faults.semantic, legs.lexical or self.faults.lexical)
+        both = all(leg is not None and leg.status is LegStatus.RAN for leg in (legs.semantic, legs.lexical))
+        strategy = legs.semantic.strategy if legs.semantic is not None else None
+        return Executed(self.mode, self.space, strategy, self.vector_cached, legs, fusion if both else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Prepares questions. A hybrid search goes on with one leg when the other cannot run, and says so."""
+
+    active_space: ActiveSpace
+    query_vectors: QueryVectors
+    default_mode: SearchMode
+
+    async def prepare(self, text: str, mode: SearchMode | None, min_score: float | None) -> ReadyQuestion:
+        """Embed the question where its mode needs that.
+
+        Raises:
+            UnavailableError: no space is active; ``LEXICAL_UNAVAILABLE`` for a lexical search where there is no index
+                of words; or the question cannot be embedded now, and either its mode or its threshold needs that.
+        """
+        mode = mode or self.default_mode
+        recorded = self.active_space.require_recorded()
+        name = recorded.space.name
+        if mode is SearchMode.LEXICAL:
+            if not recorded.lexical:
+                raise _lexical_unavailable()
+            return ReadyQuestion(Question(recorded.space_id, None, text), mode, name, False, Legs())
+        words = text if mode is SearchMode.HYBRID and recorded.lexical else None
+        lexical_fault = None
+        if mode is SearchMode.HYBRID and words is None:
+            lexical_fault = Leg(LegStatus.UNAVAILABLE, complete=False, reason=str(_lexical_unavailable()))
+        try:
+            space = self.active_space.require()
+            vector, cached = await self.query_vectors.embed(space.embedder, text)
+        except UnavailableError as fault:
+            # A space that cannot be served is not searched at all, and a threshold needs the cosine.
+            if words is None or min_score is not None or fault.code == "SPACE_MISMATCH":
+                raise
+            semantic_fault = Leg(LegStatus.FAILED, complete=False, reason=str(fault))
+            return ReadyQuestion(
+                Question(recorded.space_id, None, words), mode, name, False, Legs(semantic=semantic_fault)
+            )
+        return ReadyQuestion(
+            Question(space.space_id, vector, words),
+            mode,
+            space.embedder.space.name,
+            cached,
+            Legs(lexical=lexical_fault),
+        )
+
+
+def _lexical_unavailable() -> UnavailableError:
+    return UnavailableError(
+        "LEXICAL_UNAVAILABLE",
+        "there is no index of words that could be relied on",
+        remedy="install and preload pg_textsearch and migrate; after a restart of the database it takes a moment",
+    )

@@ -1,0 +1,9 @@
+    SELECT entity_type, entity_id, distance
+    FROM (
+        SELECT entity_type, entity_id, embedding <=> {vector} AS distance
+        FROM module_embeddings_unified
+        WHERE tenant_id = {tenant} AND space_id = {space} AND entity_type = ANY ({types}::text[])
+        OFFSET 0
+    ) AS compared
+    ORDER BY distance, entity_type, entity_id
+    LIMIT {dense_limit}

@@ -1,0 +1,1 @@
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance WHERE false

@@ -1,0 +1,1 @@
+    SELECT NULL::text AS entity_type, NULL::bigint AS entity_id, NULL::float8 AS distance WHERE false

@@ -1,0 +1,1 @@
+SELECT NULL::float8 AS ideal

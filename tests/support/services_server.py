@@ -212,7 +212,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server_state.searches.append(body)
         if not body["query"].strip():
             raise _Refusal(422, "INVALID_QUERY", "the query is empty", "query", "ask something")
-        return {"results": [PASSAGE] if "válvula" in body["query"] else [], "executed": {"mode": "semantic", "legs": {}}}
+        return {
+            "results": [PASSAGE] if "válvula" in body["query"] else [],
+            "executed": {"mode": "semantic", "legs": {}},
+        }
 
     def _chunks(self, number: str, query: dict[str, str]) -> dict[str, Any]:
         self.server_state.chunk_queries.append(query)

@@ -40,10 +40,11 @@ A_DAY = 86_400
 STORAGE_BYTES = 8 * 2**20
 BALLAST = "ballast"
 UP = (b"worker_ready", b"Application startup complete")
-ROLES = ("files", "embeddings", "worker-1", "worker-2")
+ROLES = ("files", "embeddings", "search", "worker-1", "worker-2")
 MODULES = {
     "files": ("-m", "services.files"),
     "embeddings": ("-m", "services.embeddings"),
+    "search": ("-m", "services.search"),
     "worker-1": ("-m", "services.embeddings.worker"),
     # Its clock is a day ahead, all the time.
     "worker-2": (str(Path(__file__).with_name("wrong_clock.py")), str(A_DAY)),
@@ -60,12 +61,25 @@ class Member:
     log: Path
     process: asyncio.subprocess.Process | None = None
     was_up: bool = False
+    was_asked_to_stop: bool = False
     breakdowns: list[str] = field(default_factory=list)
 
     def kill(self) -> None:
         """SIGKILL; it is started again at once."""
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signal.SIGKILL)
+
+    async def restart(self) -> None:
+        """SIGTERM. Returns when the next one is up."""
+        before = self.process
+        assert before is not None
+        self.was_asked_to_stop = True
+        before.terminate()
+
+        async def next_is_up() -> bool:
+            return self.process is not before and self.was_up
+
+        await eventually(next_is_up)
 
     def pause(self) -> None:
         """Stop it as it stands, with what it started."""
@@ -88,12 +102,13 @@ class Member:
             self.process = await asyncio.create_subprocess_exec(
                 *arguments, env=self.environment, stdout=PIPE, stderr=STDOUT, limit=2**22, start_new_session=True
             )
-            self.was_up = False
+            self.was_up = self.was_asked_to_stop = False
             copying = asyncio.create_task(self._copy_log(self.process))
             try:
                 status = await self.process.wait()
                 # To give up while it starts is its right: whoever started it starts it again.
-                if self.was_up and status != -signal.SIGKILL:
+                allowed = (0, -signal.SIGTERM) if self.was_asked_to_stop else (-signal.SIGKILL,)
+                if self.was_up and status not in allowed:
                     self.breakdowns.append(f"{self.role} ended with status {status}: {tail(self.log)}")
             finally:
                 if self.process.returncode is None:
@@ -122,6 +137,7 @@ class Fleet:
     storage: Path
     files: httpx2.AsyncClient
     embeddings: httpx2.AsyncClient
+    search: httpx2.AsyncClient
     thread: ThreadPoolExecutor
 
     async def blocking(self, call: Callable[[], None]) -> None:
@@ -200,7 +216,7 @@ async def running_fleet(kind: str, logs: Path) -> AsyncIterator[Fleet]:
         stack.push_async_callback(run, thread, postgres.stop)
         await migrate(postgres.url)
 
-        ports = {"files": free_port(), "embeddings": free_port()}
+        ports = {role: free_port() for role in ("files", "embeddings", "search")}
         common = _environment(storage, kafka, provider)
         members = {}
         for role in ROLES:
@@ -211,7 +227,7 @@ async def running_fleet(kind: str, logs: Path) -> AsyncIterator[Fleet]:
                 f"CAUCE_{owner.upper()}_DATABASE_URL": (
                     f"postgresql://cauce_{owner}@127.0.0.1:{link.port}/{DATABASE}?sslmode=disable"
                 )
-                for owner in ("files", "embeddings")
+                for owner in ports
             }
             environment = common | urls | {"CAUCE_PORT": str(ports.get(role, 0))}
             members[role] = Member(role, environment, link, logs / f"{role}.log")

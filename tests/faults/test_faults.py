@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
+import httpx2
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -125,6 +127,57 @@ async def test_servers_that_go_and_events_that_stray_lose_and_double_nothing(
     assert reader.faults == []
     assert fleet.breakdowns() == []
     assert (await fleet.embeddings.post("/sweep")).json()["total"] == 0
+
+
+async def test_a_rolling_restart_under_load_loses_and_repeats_nothing(fleet: Fleet, clients: Clients) -> None:
+    reader = Reader(fleet)
+    strangers = await files_nobody_knows(fleet, clients)
+    (began,) = await fleet.query("SELECT now()")
+    async with reader.watching():
+        async with clients.at_work(), searching(fleet) as statuses:
+            for role in ROLES:
+                await fleet.members[role].restart()
+        _log.info("settled after %.1f s", await settled(fleet, clients.truth))
+
+    assert reader.faults == []
+    assert fleet.breakdowns() == []
+    assert statuses.keys() <= {200, 503}
+    assert statuses[200] > 0
+    # Every request that was taken was answered, so no client had to register a file twice.
+    assert await files_nobody_knows(fleet, clients) == strangers
+    # What was in hand was finished or given back: nobody had to wait for the end of a lease.
+    assert await fleet.query(TRIED_AGAIN, began[0]) == []
+
+
+TRIED_AGAIN = """
+SELECT file_id, attempts, error_code FROM module_embeddings_files_file WHERE attempts > 1 AND updated_at > $1
+"""
+
+
+async def files_nobody_knows(fleet: Fleet, clients: Clients) -> set[int]:
+    rows = await fleet.query("SELECT id FROM module_files_file")
+    return {row["id"] for row in rows} - clients.truth.files.keys()
+
+
+@asynccontextmanager
+async def searching(fleet: Fleet) -> AsyncIterator[Counter[int]]:
+    """Ask all the time, and count the answers by status. A connection closed before it was used says nothing."""
+    statuses: Counter[int] = Counter()
+
+    async def ask() -> None:
+        while True:
+            with suppress(httpx2.TransportError):
+                answer = await fleet.search.post("/api/web/embeddings/files/search", json={"query": "la bomba"})
+                statuses[answer.status_code] += 1
+            await asyncio.sleep(0.05)
+
+    asking = asyncio.create_task(ask())
+    try:
+        yield statuses
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert asking.cancelled(), asking.exception()
 
 
 class Storm:

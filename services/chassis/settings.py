@@ -40,11 +40,15 @@ class KafkaSettings(CauceSettings):
 
 
 class HttpSettings(CauceSettings):
-    """Where an HTTP service listens, whom it serves, and where the three services are reached from outside."""
+    """Where an HTTP service listens, whom it serves, and where the three services are reached from outside.
+
+    ``scratch_tenants`` lets callers work in scratch tenants beside the stack's own, as ``cauce eval`` does.
+    """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     tenant: str | None = None
+    scratch_tenants: bool = False
     files_url: str | None = None
     embeddings_url: str | None = None
     search_url: str | None = None

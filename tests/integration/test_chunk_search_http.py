@@ -227,6 +227,28 @@ async def test_another_tenant_sees_neither_passages_nor_files(database: Database
     assert (read.status_code, read.json()["code"]) == (404, "FILE_NOT_FOUND")
 
 
+async def test_exact_compares_every_vector_however_many(database: Database, manual: int) -> None:
+    async with running_search(database, search_exact_up_to=0) as http:
+        walked = await ask(http, query="válvula", mode="semantic")
+        compared = await ask(http, query="válvula", mode="semantic", exact=True)
+
+    assert (walked["executed"]["strategy"], compared["executed"]["strategy"]) == ("hnsw", "exact")
+    assert compared["results"] == walked["results"]
+
+
+async def test_a_scratch_tenant_sees_its_own_data_only_and_where_it_is_allowed(database: Database, manual: int) -> None:
+    scratch = {"cauce-scratch": "eval-1"}
+    async with running_search(database) as http:
+        refused = await http.post(SEARCH, json={"query": "bomba"}, headers=scratch)
+    async with running_search(database, scratch_tenants=True) as http:
+        own = await http.post(SEARCH, json={"query": "bomba"}, headers=scratch)
+        badly_named = await http.post(SEARCH, json={"query": "bomba"}, headers={"cauce-scratch": "../acme"})
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "SCRATCH_REFUSED")
+    assert own.json()["results"] == []
+    assert (badly_named.status_code, badly_named.json()["where"]) == (422, "header.cauce-scratch")
+
+
 async def test_the_service_waits_for_a_space_and_then_searches_in_it(database: Database, tables: Index) -> None:
     async with running_search(database) as http:
         waiting = await http.get("/health/ready")

@@ -61,6 +61,16 @@ def test_every_character_that_is_not_white_space_is_in_a_chunk(document, limits)
 
 
 @given(documents, limits)
+def test_by_line_no_chunk_has_anything_of_two_lines(document, limits):
+    chunks = StructuralChunker(*limits).chunk(document, by_line=True)
+    assert [len(chunk.text.splitlines()) for chunk in chunks] == [1] * len(chunks)
+    lines = [line for line in document.text.splitlines() if line.strip()]
+    if all(len(line.strip()) <= limits[0] - limits[1] for line in lines):
+        assert [chunk.text for chunk in chunks] == [line.strip() for line in lines]
+    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
+
+
+@given(documents, limits)
 def test_no_chunk_is_empty_or_longer_than_the_limit(document, limits):
     assert all(1 <= len(chunk.text) <= limits[0] for chunk in chunks_of(document, limits))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.chassis.kernel.errors import InvalidInputError
-from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges
+from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges, SearchMode
 
 
 def test_a_query_is_kept_without_control_characters_and_outer_white_space() -> None:
@@ -57,6 +57,7 @@ def test_limits_are_allowed_values(top_n: int, min_score: float) -> None:
         ({"min_score": inf}, "minScore"),
         ({"file_id": 0}, "fileId"),
         ({"file_id": 2**63}, "fileId"),
+        ({"exact": True, "mode": SearchMode.LEXICAL}, "exact"),
     ],
 )
 def test_a_parameter_out_of_range_is_named(changes: dict[str, Any], where: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -16,6 +17,10 @@ from services.chassis.http import errors
 from services.chassis.kernel.errors import InvalidInputError, ScopeError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.settings import HttpSettings
+
+SCRATCH_HEADER = "cauce-scratch"
+
+_SCRATCH_NAME = re.compile(r"[a-z0-9-]{1,40}", re.ASCII)
 
 HealthCheck = Callable[[], Awaitable[str | None]]
 """A readiness check: the fault in a few words, or None when all is well."""
@@ -79,12 +84,37 @@ def create_app(
     return app
 
 
-async def caller_scope(request: Request) -> AccessScope:
-    """The scope of the caller: the stack's one tenant. Without one every request is refused."""
+async def caller_scope(
+    request: Request,
+    scratch: Annotated[
+        str | None,
+        Header(
+            alias=SCRATCH_HEADER,
+            description="Work in a scratch tenant of this name, where the stack allows it: it sees its own data only.",
+        ),
+    ] = None,
+) -> AccessScope:
+    """The scope of the caller: the stack's one tenant, or a scratch tenant under it. Without one all is refused."""
     settings: HttpSettings = request.app.state.http_settings
     if settings.tenant is None:
         raise ScopeError("SCOPE_MISSING", "no access scope is known for this caller", remedy="set CAUCE_TENANT")
-    return AccessScope(settings.tenant)
+    if scratch is None:
+        return AccessScope(settings.tenant)
+    if not settings.scratch_tenants:
+        raise ScopeError(
+            "SCRATCH_REFUSED",
+            "this stack has no scratch tenants",
+            where=f"header.{SCRATCH_HEADER}",
+            remedy="set CAUCE_SCRATCH_TENANTS=true for its services, or use a stack of your own",
+        )
+    if _SCRATCH_NAME.fullmatch(scratch) is None:
+        raise InvalidInputError(
+            "INVALID_REQUEST",
+            "this is no name of a scratch tenant",
+            where=f"header.{SCRATCH_HEADER}",
+            remedy="write 1 to 40 lower-case letters, digits and hyphens",
+        )
+    return AccessScope(f"{settings.tenant}/scratch/{scratch}")
 
 
 CallerScope = Annotated[AccessScope, Depends(caller_scope)]

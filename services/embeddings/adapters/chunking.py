@@ -40,22 +40,25 @@ class StructuralChunker:
         self._body = limit - overlap
         self._splitter = TextSplitter(self._body)
 
-    def chunk(self, document: DocumentText) -> list[Chunk]:
-        """The chunks of the document in order; the same text gives the same chunks."""
+    def chunk(self, document: DocumentText, *, by_line: bool = False) -> list[Chunk]:
+        """The chunks of the document in order; the same text gives the same chunks.
+
+        With ``by_line`` a line is a document of its own in this: what is listed line by line stays apart.
+        """
         text = document.text
         chunks: list[Chunk] = []
-        previous = (0, 0)
-        for start, end in self._bodies(text):
-            chunks.append(document.chunk(len(chunks), self._overlap_start(text, previous, start), end))
-            previous = (start, end)
+        for first, last in _lines(text) if by_line else [(0, len(text))]:
+            previous = (first, first)
+            for start, end in self._bodies(text, first, last):
+                chunks.append(document.chunk(len(chunks), self._overlap_start(text, previous, start), end))
+                previous = (start, end)
         return chunks
 
-    def _bodies(self, text: str) -> Iterator[tuple[int, int]]:
-        position = 0
-        while position < len(text):
-            end = min(len(text), position + _WINDOW_BODIES * self._body)
+    def _bodies(self, text: str, position: int, stop: int) -> Iterator[tuple[int, int]]:
+        while position < stop:
+            end = min(stop, position + _WINDOW_BODIES * self._body)
             spans = [(position + at, len(body)) for at, body in self._splitter.chunk_indices(text[position:end])]
-            if end < len(text) and spans and spans[-1][0] > position:
+            if end < stop and spans and spans[-1][0] > position:
                 # The last body may go on after the window: the next window begins with it.
                 end = spans.pop()[0]
             yield from ((start, start + length) for start, length in spans)
@@ -73,3 +76,10 @@ class StructuralChunker:
             return int(word.start())
         graphemes = (int(match.start()) for match in _GRAPHEME.finditer(text, previous_start, start))
         return next((at for at in graphemes if at >= earliest), start)
+
+
+def _lines(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for line in text.splitlines(keepends=True):
+        yield start, start + len(line)
+        start += len(line)

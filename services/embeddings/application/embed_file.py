@@ -59,7 +59,7 @@ class EmbedFile:
             return
         document = await self._extract(claim, context)
         described = await self._describe(claim, document)
-        chunks = self.chunker.chunk(DocumentText.join(described.pages))
+        chunks = self.chunker.chunk(DocumentText.join(described.pages), by_line=context.by_line)
         embedded = await self._embed(claim, chunks)
         await self.work.report(claim, Stage.STORING, len(embedded), len(embedded))
         with _tracer.start_as_current_span("replace chunks", attributes={"cauce.chunks": len(embedded)}):

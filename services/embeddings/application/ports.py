@@ -132,8 +132,11 @@ class ImageDescriber(Protocol):
 class Chunker(Protocol):
     """A document's text to chunks."""
 
-    def chunk(self, document: DocumentText) -> list[Chunk]:
-        """Chunks in order of position, none longer than the limit, together covering every word."""
+    def chunk(self, document: DocumentText, *, by_line: bool = False) -> list[Chunk]:
+        """Chunks in order of position, none longer than the limit, together covering every word.
+
+        With ``by_line`` none has anything of two lines.
+        """
 
 
 class DocumentEmbedder(Protocol):

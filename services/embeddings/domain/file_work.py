@@ -28,6 +28,7 @@ class FileContext:
     """What the source of record says of a stored file, read together with the claim.
 
     ``language`` is the tag (``es``) that its metadata declares for its text, None where that is for us to find out.
+    ``by_line`` says that its metadata declares each line of it to be a passage.
     """
 
     media_type: str
@@ -35,6 +36,7 @@ class FileContext:
     storage_key: str
     revision: int
     language: str | None = None
+    by_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)

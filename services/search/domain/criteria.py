@@ -96,6 +96,7 @@ class FileChunkSearchCriteria:
         file_id: look into this file only; short for a filter with one file.
         mode: what to go by, None for what the service is set to.
         filter: which chunks to look at.
+        exact: compare every vector that passes the filter, however many, instead of walking the index.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -107,10 +108,18 @@ class FileChunkSearchCriteria:
     file_id: int | None = None
     mode: SearchMode | None = None
     filter: ChunkFilter = field(default_factory=ChunkFilter)
+    exact: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
         _require_limits(self.top_n, self.min_score, self.mode)
+        if self.exact and self.mode is SearchMode.LEXICAL:
+            raise InvalidInputError(
+                "INVALID_REQUEST",
+                "exact is about vectors, and a lexical search compares none",
+                where="exact",
+                remedy="leave it out, or choose another mode",
+            )
         if self.file_id is not None:
             _require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
             if self.filter.file_ids not in ((), (self.file_id,)):

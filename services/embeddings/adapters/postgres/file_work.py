@@ -122,7 +122,8 @@ class PostgresFileWork:
 
 def _claimed(row: asyncpg.Record) -> ClaimedFile:
     fields = dict(row)
-    context = {name: fields.pop(name) for name in ("media_type", "size_bytes", "storage_key", "revision", "language")}
+    names = ("media_type", "size_bytes", "storage_key", "revision", "language", "by_line")
+    context = {name: fields.pop(name) for name in names}
     return ClaimedFile(**fields, context=None if context["revision"] is None else FileContext(**context))
 
 

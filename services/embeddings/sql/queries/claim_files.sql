@@ -34,4 +34,5 @@ LEFT JOIN module_embeddings_files_context AS context ON context.file_id = due.fi
 WHERE mirror.file_id = due.file_id
 RETURNING mirror.file_id, mirror.tenant_id, mirror.name, mirror.generation, mirror.attempts, mirror.lease_token,
           mirror.traceparent,
-          context.media_type, context.size_bytes, context.storage_key, context.revision, context.language
+          context.media_type, context.size_bytes, context.storage_key, context.revision, context.language,
+          context.by_line

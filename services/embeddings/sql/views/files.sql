@@ -2,7 +2,8 @@
 -- only this view knows the columns of the files service.
 CREATE OR REPLACE VIEW module_embeddings_files_context AS
 SELECT id AS file_id, tenant_id, name, media_type, size_bytes, storage_key, revision, created_at,
-       substring(lower(metadata ->> 'language') FROM '^([a-z]{2,3})(?:-|$)') AS language
+       substring(lower(metadata ->> 'language') FROM '^([a-z]{2,3})(?:-|$)') AS language,
+       coalesce(metadata ->> 'passages' = 'lines', false) AS by_line
 FROM module_files_file
 WHERE state = 'STORED';
 

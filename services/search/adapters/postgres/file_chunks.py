@@ -112,6 +112,7 @@ class PostgresFileChunkIndex:
                     candidates=self._candidates,
                     filtered=bool(wanted),
                     read_before=None if wanted else self._lexical_reads.get(key),
+                    exact=criteria.exact,
                 )
                 rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
             if not wanted and used.lexical_limit > plan.lexical_limit:

@@ -81,7 +81,14 @@ class Plan:
 
 
 def make_plan(
-    question: Question, size: Size, *, top_n: int, candidates: int, filtered: bool, read_before: int | None
+    question: Question,
+    size: Size,
+    *,
+    top_n: int,
+    candidates: int,
+    filtered: bool,
+    read_before: int | None,
+    exact: bool = False,
 ) -> Plan:
     """The first plan for a question.
 
@@ -93,9 +100,10 @@ def make_plan(
             asking for more results never brings up a better one.
         filtered: whether there is a filter besides the scope.
         read_before: how far the index of words had to be read for the same scope the last time.
+        exact: whether vectors are to be compared one by one, however many pass the filter.
     """
     window = next(some for some in (candidates, 4 * candidates, TOP_N_MAX) if some >= min(top_n, TOP_N_MAX))
-    dense = None if question.vector is None else Strategy.EXACT if size.is_small else Strategy.HNSW
+    dense = None if question.vector is None else Strategy.EXACT if exact or size.is_small else Strategy.HNSW
     lexical = None
     if question.text is not None:
         lexical = Strategy.EXACT if size.is_small and size.counted <= LEXICAL_EXACT_UP_TO else Strategy.BM25

@@ -53,6 +53,10 @@ class FileChunkSearchRequest(BaseModel):
     created_before: AwareDatetime | None = Field(
         default=None, strict=False, description="Files made before this moment only."
     )
+    exact: bool = Field(
+        default=False,
+        description="Compare every vector that passes the filters instead of walking the index: complete, and slow.",
+    )
 
 
 class FileChunksRequest(BaseModel):
@@ -89,7 +93,9 @@ async def search_file_chunks(
         body.created_from,
         body.created_before,
     )
-    criteria = FileChunkSearchCriteria(body.query, body.top_n, body.min_score, body.file_id, body.mode, wanted)
+    criteria = FileChunkSearchCriteria(
+        body.query, body.top_n, body.min_score, body.file_id, body.mode, wanted, body.exact
+    )
     return await observed_search("files", use_case(scope, criteria))
 
 

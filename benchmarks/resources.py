@@ -1,10 +1,11 @@
 """Resources from the catalogue's outbox to vectors, with an embedder that answers at once.
 
 The pipeline is the real one: outbox, relay, broker, intake, mirror, worker. Prints one JSON object. Run with
-``python -m benchmarks.resources [--only NAME] [--resources 20000]``; the parts are
+``python -m benchmarks.resources [--only NAME] [--resources 20000] [--broker apache]``; the parts are
 
 - ``throughput``: changed resources a second, against the bare upsert of the very same rows over one connection into an
   identical table with identical indexes, before and after; with statements and broker requests for each resource.
+- ``events``: events a second from the outbox into the mirror, by one relay and one intake, and round trips for each.
 - ``burst``: a thousand changes of one resource, and how many model calls they cost.
 - ``freshness``: seconds from a change to the commit that makes it findable, under a steady stream.
 - ``fan``: a change that is shown in ten thousand other resources.
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import asyncpg
 import numpy as np
@@ -35,9 +37,9 @@ from aiokafka.client import AIOKafkaClient
 from pgvector import Vector as PgVector
 
 from contracts.events.topics import CATALOG_EVENTS
-from deploy.embedded.broker import EmbeddedBroker
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
+from services.chassis.messaging import relay
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.messaging.relay import OutboxRelay
@@ -58,6 +60,7 @@ from services.embeddings.application.text_recipes import build_recipes
 from services.embeddings.domain.resource_work import ClaimedBatch
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from services.embeddings.entrypoints.worker import Label, Worker
+from tests.support.broker import EMBEDDED, KINDS, settings_of
 
 TENANT = "bench"
 OUTBOX = "module_files_outbox"
@@ -145,8 +148,8 @@ class Bench:
     statements: dict[str, Statement] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def consuming(self) -> AsyncIterator[None]:
-        """Intake and one worker at work, once they have their partitions."""
+    async def taking_in(self) -> AsyncIterator[None]:
+        """The intake at work, once it has its partitions."""
         known = {str(type_) for one in TYPES.values() for type_ in (one.changed, one.deleted)}
         intake = Intake(
             self.kafka,
@@ -155,6 +158,18 @@ class Bench:
             known_types=lambda: known,
             handle=MarkOnEvents(PostgresFileMirror(self.pool), self.mirror),
         )
+        consuming = asyncio.create_task(intake.run())
+        while intake.fault() is not None:
+            await asyncio.sleep(0.05)
+        try:
+            yield
+        finally:
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
+
+    @asynccontextmanager
+    async def consuming(self) -> AsyncIterator[None]:
+        """Intake and one worker at work."""
         embed = EmbedResources(self.work, self.embedder, build_recipes(TYPES), self.space_id)
         worker = Worker(
             self.work,
@@ -166,17 +181,13 @@ class Bench:
             shutdown_seconds=10,
         )
         stop = asyncio.Event()
-        consuming = asyncio.create_task(intake.run())
-        working = asyncio.create_task(worker.run(stop))
-        while intake.fault() is not None:
-            await asyncio.sleep(0.05)
-        try:
-            yield
-        finally:
-            stop.set()
-            await working
-            consuming.cancel()
-            await asyncio.gather(consuming, return_exceptions=True)
+        async with self.taking_in():
+            working = asyncio.create_task(worker.run(stop))
+            try:
+                yield
+            finally:
+                stop.set()
+                await working
 
     @asynccontextmanager
     async def relaying(self) -> AsyncIterator[None]:
@@ -261,6 +272,38 @@ async def throughput(bench: Bench, resources: int) -> dict[str, Any]:
         "broker_requests_per_resource": round(
             sum(requests[name] for name in ("produce", "fetch", "commit")) / resources, 4
         ),
+        "broker_requests": dict(requests),
+    }
+
+
+async def events(bench: Bench, resources: int) -> dict[str, Any]:
+    """Events of resources that changed, from the outbox into the mirror; nobody embeds them."""
+    await bench.put_variables(range(1, resources + 1), unit="bar")
+    await bench.admin.execute("ANALYZE")
+    requests: Counter[str] = Counter()
+    waiting = f"SELECT EXISTS (SELECT FROM {OUTBOX}) OR (SELECT count(*) FROM module_embeddings_resource) < $1"
+
+    async def prepare(connection: asyncpg.Connection) -> None:
+        await prepare_connection(connection)
+        connection.add_query_logger(lambda record: count(bench.statements, record))
+
+    with patch.object(relay, "prepare_connection", prepare):
+        async with bench.taking_in():
+            bench.statements.clear()
+            started = time.perf_counter()
+            with counted_requests(requests):
+                async with bench.relaying():
+                    while await bench.admin.fetchval(waiting, resources):
+                        await asyncio.sleep(0.02)
+                    seconds = time.perf_counter() - started
+    statements = {name: one.count for name, one in sorted(bench.statements.items())}
+    asked = sum(requests[name] for name in ("produce", "fetch", "commit"))
+    return {
+        "events": resources,
+        "seconds": round(seconds, 2),
+        "events_per_second": round(resources / seconds),
+        "round_trips_per_event": round((sum(statements.values()) + asked) / resources, 4),
+        "statements": statements,
         "broker_requests": dict(requests),
     }
 
@@ -446,13 +489,13 @@ class counted_requests:  # noqa: N801 - reads as a function in a with statement
 
 
 @asynccontextmanager
-async def benches() -> AsyncIterator[Callable[[int], Awaitable[Bench]]]:
+async def benches(broker_kind: str) -> AsyncIterator[Callable[[int], Awaitable[Bench]]]:
     """The servers; the function makes a bench on a database of its own, with so many vectors to give."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
         postgres = EmbeddedPostgres(folder / "pg", free_port())
-        broker = EmbeddedBroker(free_port())
+        broker = KINDS[broker_kind](folder, free_port(), None)
         for server in (postgres, broker):
             await asyncio.to_thread(server.start)
             stack.push_async_callback(asyncio.to_thread, server.stop)
@@ -480,7 +523,7 @@ async def benches() -> AsyncIterator[Callable[[int], Awaitable[Bench]]]:
             return Bench(
                 admin=admin,
                 files_url=postgres.url_of(database, "cauce_files"),
-                kafka=KafkaSettings(kafka_bootstrap=broker.bootstrap, kafka_idempotent_producer=False),
+                kafka=settings_of(broker_kind, broker.bootstrap),
                 pool=pool,
                 space_id=space_id,
                 mirror=PostgresResourceMirror(pool, TYPES, space_id=space_id),
@@ -502,6 +545,7 @@ def count(statements: dict[str, Statement], record: asyncpg.connection.LoggedQue
 
 PARTS: dict[str, Callable[[Bench, argparse.Namespace], Awaitable[dict[str, Any]]]] = {
     "throughput": lambda bench, options: throughput(bench, options.resources),
+    "events": lambda bench, options: events(bench, options.resources),
     "burst": lambda bench, _: burst(bench),
     "freshness": lambda bench, options: freshness(bench, options.seconds, options.rate),
     "fan": lambda bench, _: fan(bench, 10_000),
@@ -510,7 +554,7 @@ PARTS: dict[str, Callable[[Bench, argparse.Namespace], Awaitable[dict[str, Any]]
 
 
 async def run(options: argparse.Namespace) -> None:
-    async with benches() as make:
+    async with benches(options.broker) as make:
         results = {}
         for name in options.only or PARTS:
             results[name] = await PARTS[name](await make(max(options.resources, 10_000)), options)
@@ -521,6 +565,7 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(PARTS))
+    parser.add_argument("--broker", choices=sorted(KINDS), default=EMBEDDED)
     parser.add_argument("--resources", type=int, default=20_000)
     parser.add_argument("--swept", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=30.0)

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from services.chassis.models.limiter import Rates
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.resource_types import DEFAULT_FOLDER
 
@@ -73,8 +74,10 @@ class GeminiSettings(CauceSettings):
     gemini_timeout_seconds: float | None = Field(default=None, gt=0)
     gemini_deadline_seconds: float | None = Field(default=None, gt=0)
     gemini_concurrency: int | None = Field(default=None, ge=1)
+    gemini_quotas: dict[str, Rates] | None = None
     gemini_items_per_call: int | None = Field(default=None, ge=1, le=100)
 
     def model_settings(self) -> ModelSettings:
         """The same, as the models take it."""
-        return ModelSettings(**self.model_dump(include=set(GeminiSettings.model_fields), exclude_none=True))
+        given = {name: getattr(self, name) for name in GeminiSettings.model_fields}
+        return ModelSettings(**{name: value for name, value in given.items() if value is not None})

@@ -16,6 +16,7 @@ from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
+from services.chassis.models.limiter import CallQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import build_document_embedder, build_vision, get_space
 from services.chassis.postgres.pool import create_pool
@@ -26,6 +27,7 @@ from services.embeddings.adapters.describers.ocr import OcrImageDescriber
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
+from services.embeddings.adapters.postgres.call_quota import PostgresCallQuota
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
@@ -62,13 +64,15 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
                 settings.embeddings_database_url,
                 application_name="cauce-worker",
                 max_size=4 * settings.worker_concurrency + 1,
+                reset_on_release=False,
             )
         )
-        embedder = build_document_embedder(get_space(settings.embedding_space), models)
+        quota = PostgresCallQuota(pool, concurrency=models.gemini_concurrency, rates=models.gemini_quotas)
+        embedder = build_document_embedder(get_space(settings.embedding_space), models, quota)
         stack.push_async_callback(embedder.aclose)
         extractor = SandboxedExtractor(ExtractionLimits())
         stack.push_async_callback(extractor.aclose)
-        describer = _describer(settings, models)
+        describer = _describer(settings, models, quota)
         stack.push_async_callback(describer.aclose)
         space_id = await join_space(pool, embedder.space)
         files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds)
@@ -127,9 +131,11 @@ def _worker(
     )
 
 
-def _describer(settings: WorkerSettings, models: ModelSettings) -> GeminiImageDescriber | OcrImageDescriber:
+def _describer(
+    settings: WorkerSettings, models: ModelSettings, quota: CallQuota
+) -> GeminiImageDescriber | OcrImageDescriber:
     if settings.image_describer == "gemini":
-        return GeminiImageDescriber(build_vision(models))
+        return GeminiImageDescriber(build_vision(models, quota))
     return OcrImageDescriber()
 
 

@@ -64,7 +64,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             )
             resources.push_async_callback(pool.close)
             open_embedder = _embedder_opener(
-                replace(models, gemini_deadline_seconds=_EMBEDDER_SHARE * timeout), resources
+                replace(models, gemini_deadline_seconds=_EMBEDDER_SHARE * timeout, gemini_waits_count=True), resources
             )
             active_space = ActiveSpace(PostgresSpaces(pool, timeout_seconds=timeout), open_embedder)
             await _first_refresh(active_space)

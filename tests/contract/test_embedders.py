@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import numpy as np
 import pytest
 
+from services.chassis.models.limiter import ProcessQuota
 from services.chassis.models.registry import (
     KNOWN_SPACES,
     Embedder,
@@ -39,7 +40,7 @@ def settings(gemini: GeminiServer) -> ModelSettings:
 
 @pytest.fixture(params=KNOWN_SPACES)
 async def embedder(request: pytest.FixtureRequest, settings: ModelSettings) -> AsyncIterator[Embedder]:
-    built = build_document_embedder(KNOWN_SPACES[request.param], settings)
+    built = build_document_embedder(KNOWN_SPACES[request.param], settings, ProcessQuota(4))
     yield built
     await built.aclose()
 

@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from services.chassis.kernel.errors import UnavailableError
+from services.chassis.models.limiter import ProcessQuota
 from services.chassis.models.registry import ModelSettings, build_vision
 from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import Line, OcrImageDescriber, in_reading_order
@@ -57,7 +58,7 @@ def gemini() -> Iterator[GeminiServer]:
 @pytest.fixture
 async def gemini_describer(gemini: GeminiServer) -> AsyncIterator[GeminiImageDescriber]:
     settings = ModelSettings(gemini_api_key=API_KEY, gemini_base_url=gemini.url, gemini_deadline_seconds=5)
-    describer = GeminiImageDescriber(build_vision(settings))
+    describer = GeminiImageDescriber(build_vision(settings, ProcessQuota(4)))
     yield describer
     await describer.aclose()
 

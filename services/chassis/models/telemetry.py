@@ -15,6 +15,31 @@ _duration = _meter.create_histogram(
     "cauce.model.call.duration", unit="s", description="Duration of one call to a model, without waits for quota"
 )
 
+_waiting = _meter.create_up_down_counter(
+    "cauce.model.waiting", unit="{call}", description="Calls that wait until the quota lets them start"
+)
+_wait = _meter.create_histogram("cauce.model.wait.duration", unit="s", description="How long a call waited for that")
+_refused = _meter.create_counter(
+    "cauce.model.refused", unit="{call}", description="Calls that the provider answered with a wish to wait"
+)
+
+
+@contextmanager
+def observed_wait(model: str) -> Iterator[None]:
+    """Count a call that waits for its quota, and how long it does."""
+    _waiting.add(1, {"model": model})
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _waiting.add(-1, {"model": model})
+        _wait.record(time.perf_counter() - started, {"model": model})
+
+
+def count_refused(model: str) -> None:
+    """Add to the calls that the provider asked to wait."""
+    _refused.add(1, {"model": model})
+
 
 @contextmanager
 def observed_call(provider: str, model: str, operation: str) -> Iterator[None]:

@@ -1,0 +1,64 @@
+"""The quota of models that all workers share: one row a model, by the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from services.chassis.models.limiter import Cost, Rates, Wait
+from services.chassis.observability import get_logger
+from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.queries import load_query
+
+AHEAD_SECONDS = 6.0
+"""How much of a rate may be used at once: a tenth of a minute's, so that no minute has more than 110 % of it."""
+
+_PACKAGE = "services.embeddings"
+_log = get_logger(__name__)
+
+
+class PostgresCallQuota:
+    """Implements the CallQuota port. Workers state their limits with each call, so they should state the same.
+
+    Args:
+        pool: of the embeddings service's role.
+        concurrency: calls to a model under way at once, of all workers.
+        rates: what they may use of a model, by its id.
+    """
+
+    def __init__(self, pool: asyncpg.Pool, *, concurrency: int, rates: Mapping[str, Rates]) -> None:
+        self._pool = pool
+        self._concurrency = concurrency
+        self._rates = rates
+
+    async def reserve(self, model: str, cost: Cost, lease_seconds: float) -> UUID | Wait:
+        """Take a slot and the cost for a call, or say how long there is none."""
+        rates = self._rates.get(model, Rates())
+        taken = (
+            _seconds(cost.requests, rates.requests_per_minute),
+            _seconds(cost.tokens, rates.tokens_per_minute),
+            AHEAD_SECONDS,
+        )
+        ticket = uuid4()
+        query = load_query(_PACKAGE, "reserve_call")
+        if await self._pool.fetchval(query, model, ticket, lease_seconds, *taken, self._concurrency):
+            return ticket
+        wait = await self._pool.fetchrow(load_query(_PACKAGE, "find_call_wait"), model, *taken)
+        return Wait(max(wait["asked"], wait["paced"]), asked=wait["asked"] > 0)
+
+    async def release(self, model: str, ticket: UUID) -> None:
+        """Give the slot back. While the database is away its lease does."""
+        try:
+            await self._pool.execute(load_query(_PACKAGE, "release_call"), model, ticket)
+        except DATABASE_AWAY as error:
+            _log.warning("call_not_released", model=model, error=f"{type(error).__name__}: {error}")
+
+    async def pause(self, model: str, seconds: float) -> None:
+        """Let no worker's call start before so many seconds from now have passed."""
+        await self._pool.execute(load_query(_PACKAGE, "pause_calls"), model, seconds)
+
+
+def _seconds(count: int, per_minute: int | None) -> float:
+    return 0.0 if per_minute is None else 60.0 * count / per_minute

@@ -28,8 +28,10 @@ from services.search.application.query_vectors import QueryVectors
 from services.search.application.questions import Questions
 from services.search.application.read_file_chunks import ReadFileChunks
 from services.search.application.read_resource import ReadResource
+from services.search.application.retrieval import Retrieval
 from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.application.search_resources import SearchResources
+from services.search.application.techniques import AskModel
 from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.entrypoints.http import resources as resources_routes
@@ -89,7 +91,8 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 neighbour_weight=settings.search_neighbour_weight,
                 rank_constant=settings.search_rank_constant,
             )
-            app.state.search_file_chunks = SearchFileChunks(questions, index, fusion)
+            retrieval = Retrieval(questions, AskModel(None), fusion)
+            app.state.search_file_chunks = SearchFileChunks(retrieval, index)
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(
                 pool,
@@ -99,7 +102,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 timeout_seconds=timeout,
                 candidates=settings.search_candidates,
             )
-            app.state.search_resources = SearchResources(questions, resources_index, types, fusion)
+            app.state.search_resources = SearchResources(retrieval, resources_index, types)
             app.state.read_resource = ReadResource(resources_index, types)
             checks.update(_checks(pool, active_space))
             yield

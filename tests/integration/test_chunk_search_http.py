@@ -98,6 +98,8 @@ async def test_a_spanish_question_is_answered_from_the_english_passage(search: h
         "bm25_score": None,
         "lexical_rank": None,
         "fused_score": None,
+        "queries_score": None,
+        "rank_before_rerank": None,
     }
     assert 0.7 < score <= 1
     assert len(first["results"]) == 3
@@ -109,6 +111,8 @@ async def test_a_spanish_question_is_answered_from_the_english_passage(search: h
         "query_vector_cached": False,
         "legs": {"semantic": leg, "lexical": None},
         "fusion": None,
+        "queries": [{"kind": "question", "text": "¿A qué presión abre la válvula de alivio?"}],
+        "techniques": [],
     }
     assert first["executed"] == executed
     assert again == {

@@ -61,7 +61,7 @@ async def test_types_are_searched_alone_together_or_all(database: Database, inde
     best = everything["results"][0]
     assert set(best) == {
         *("entity_type", "entity_id", "name", "embedding_text", "updated_at"),
-        *("score", "bm25_score", "dense_rank", "lexical_rank", "fused_score"),
+        *("score", "bm25_score", "dense_rank", "lexical_rank", "fused_score", "queries_score", "rank_before_rerank"),
     }
     assert best["score"] == pytest.approx(1, abs=1e-5)
     assert everything["executed"]["strategy"] == ("hnsw" if exact_up_to == 0 else "exact")

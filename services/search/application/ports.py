@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +15,14 @@ from services.search.domain.criteria import (
     ResourceSearchCriteria,
 )
 from services.search.domain.fusion import Fusion
-from services.search.domain.results import FileChunks, FoundFileChunks, FoundResources, StoredResource
+from services.search.domain.results import (
+    FileChunkMatch,
+    FileChunks,
+    FoundFileChunks,
+    FoundResources,
+    ResourceMatch,
+    StoredResource,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,9 @@ class QueryEmbedder(Protocol):
     async def embed_query(self, text: str) -> Vector:
         """The vector of a question (float32, 768 numbers, unit length). Raises UnavailableError."""
 
+    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+        """The vectors of passages, in order, batch by batch. Raises UnavailableError."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -76,6 +87,11 @@ class FileChunkIndex(Protocol):
         Raises NotFoundError ``FILE_NOT_FOUND`` for a file of the filter outside the scope.
         """
 
+    async def cosines(
+        self, scope: AccessScope, question: Question, matches: Sequence[FileChunkMatch]
+    ) -> Mapping[tuple[str, int], float]:
+        """The cosine of the question's vector with each of the passages, by its key; none for one that is gone."""
+
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text.
 
@@ -90,6 +106,11 @@ class ResourceIndex(Protocol):
         self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
     ) -> FoundResources:
         """The resources that the question's legs find, as ``FileChunkIndex`` does; equal ones by type and id."""
+
+    async def cosines(
+        self, scope: AccessScope, question: Question, matches: Sequence[ResourceMatch]
+    ) -> Mapping[tuple[str, int], float]:
+        """The cosine of the question's vector with each of the resources, by its key; none for one that is gone."""
 
     async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
         """What the index holds of a resource, None when it has none within the scope."""

@@ -48,12 +48,22 @@ class QueryVectors:
                 # Shielded: a question that takes too long for this caller is known when it is asked again.
                 vector = await asyncio.shield(under_way)
         except TimeoutError as error:
-            raise UnavailableError(
-                "EMBEDDER_UNAVAILABLE",
-                f"the query could not be embedded within {self._timeout:g} seconds",
-                remedy="try again",
-            ) from error
+            raise self._too_slow() from error
         return vector, False
+
+    async def embed_passage(self, embedder: QueryEmbedder, text: str) -> Vector:
+        """The vector of a passage that nobody will ask for again. Raises as ``embed`` does."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                (vector,) = [vector async for batch in embedder.embed_documents([text]) for vector in batch]
+        except TimeoutError as error:
+            raise self._too_slow() from error
+        return vector
+
+    def _too_slow(self) -> UnavailableError:
+        return UnavailableError(
+            "EMBEDDER_UNAVAILABLE", f"no vector could be had within {self._timeout:g} seconds", remedy="try again"
+        )
 
     async def _embed(self, key: Key, embedder: QueryEmbedder, text: str) -> Vector:
         vector = await embedder.embed_query(text)

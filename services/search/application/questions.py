@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.chassis.kernel.errors import UnavailableError
+from services.chassis.models.space import Vector
 from services.search.application.active_space import ActiveSpace
-from services.search.application.ports import Question
+from services.search.application.ports import QueryEmbedder, Question
 from services.search.application.query_vectors import QueryVectors
 from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import Executed, Leg, Legs, LegStatus
+from services.search.domain.techniques import ExecutedQuery, QueryKind, TechniqueReport
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyQuestion:
     """A question with its mode and the legs that cannot run."""
 
+    text: str
     question: Question
     mode: SearchMode
     space: str
     vector_cached: bool
     faults: Legs
 
-    def executed(self, legs: Legs, fusion: Fusion) -> Executed:
-        """What was done, from what the index did."""
+    def executed(
+        self,
+        legs: Legs,
+        fusion: Fusion,
+        queries: tuple[ExecutedQuery, ...] = (),
+        techniques: tuple[TechniqueReport, ...] = (),
+    ) -> Executed:
+        """What was done, from what the index did; ``queries`` where they are others than the question alone."""
         legs = Legs(legs.semantic or self.faults.semantic, legs.lexical or self.faults.lexical)
         both = all(leg is not None and leg.status is LegStatus.RAN for leg in (legs.semantic, legs.lexical))
         strategy = legs.semantic.strategy if legs.semantic is not None else None
-        return Executed(self.mode, self.space, strategy, self.vector_cached, legs, fusion if both else None)
+        return Executed(
+            self.mode,
+            self.space,
+            strategy,
+            self.vector_cached,
+            legs,
+            fusion if both else None,
+            queries or (ExecutedQuery(QueryKind.QUESTION, self.text),),
+            techniques,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +70,7 @@ class Questions:
         if mode is SearchMode.LEXICAL:
             if not recorded.lexical:
                 raise _lexical_unavailable()
-            return ReadyQuestion(Question(recorded.space_id, None, text), mode, name, False, Legs())
+            return ReadyQuestion(text, Question(recorded.space_id, None, text), mode, name, False, Legs())
         words = text if mode is SearchMode.HYBRID and recorded.lexical else None
         lexical_fault = None
         if mode is SearchMode.HYBRID and words is None:
@@ -66,15 +84,33 @@ class Questions:
                 raise
             semantic_fault = Leg(LegStatus.FAILED, complete=False, reason=str(fault))
             return ReadyQuestion(
-                Question(recorded.space_id, None, words), mode, name, False, Legs(semantic=semantic_fault)
+                text, Question(recorded.space_id, None, words), mode, name, False, Legs(semantic=semantic_fault)
             )
         return ReadyQuestion(
+            text,
             Question(space.space_id, vector, words),
             mode,
             space.embedder.space.name,
             cached,
             Legs(lexical=lexical_fault),
         )
+
+    async def like(self, ready: ReadyQuestion, text: str) -> Question:
+        """Another text for the legs that the question has. Raises UnavailableError when it cannot be embedded now."""
+        vector = None
+        if ready.question.vector is not None:
+            vector, _ = await self.query_vectors.embed(self._embedder(ready), text)
+        return replace(ready.question, vector=vector, text=text if ready.question.text is not None else None)
+
+    async def embed_passage(self, ready: ReadyQuestion, text: str) -> Vector:
+        """The vector of a passage in the question's space. Raises UnavailableError when it cannot be had now."""
+        return await self.query_vectors.embed_passage(self._embedder(ready), text)
+
+    def _embedder(self, ready: ReadyQuestion) -> QueryEmbedder:
+        space = self.active_space.require()
+        if space.space_id != ready.question.space_id:
+            raise UnavailableError("SPACE_MISMATCH", "the embedding space changed during this search")
+        return space.embedder
 
 
 def _lexical_unavailable() -> UnavailableError:

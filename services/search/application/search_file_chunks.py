@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import FileChunkIndex
-from services.search.application.questions import Questions
+from services.search.application.retrieval import Retrieval
 from services.search.domain.criteria import FileChunkSearchCriteria
-from services.search.domain.fusion import Fusion
 from services.search.domain.results import FileChunkSearchResult
 
 
@@ -16,9 +15,8 @@ from services.search.domain.results import FileChunkSearchResult
 class SearchFileChunks:
     """Looks for the question in the chunks of the active space only, by its meaning, its words or both."""
 
-    questions: Questions
+    retrieval: Retrieval
     index: FileChunkIndex
-    fusion: Fusion
 
     async def __call__(self, scope: AccessScope, criteria: FileChunkSearchCriteria) -> FileChunkSearchResult:
         """Search.
@@ -27,6 +25,4 @@ class SearchFileChunks:
             NotFoundError: ``FILE_NOT_FOUND`` for a file of the filter that the caller cannot see.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
-        ready = await self.questions.prepare(criteria.query_text, criteria.mode, criteria.min_score)
-        found = await self.index.search(scope, ready.question, criteria, self.fusion)
-        return FileChunkSearchResult(found.matches, ready.executed(found.legs, self.fusion))
+        return FileChunkSearchResult(*await self.retrieval(scope, criteria, self.index))

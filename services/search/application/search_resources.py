@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import ResourceIndex
-from services.search.application.questions import Questions
+from services.search.application.retrieval import Retrieval
 from services.search.domain.criteria import ResourceSearchCriteria
 from services.search.domain.errors import unknown_resource_type
-from services.search.domain.fusion import Fusion
 from services.search.domain.results import ResourceSearchResult
 
 
@@ -18,10 +17,9 @@ from services.search.domain.results import ResourceSearchResult
 class SearchResources:
     """Looks for the question in the resources of the active space only, by its meaning, its words or both."""
 
-    questions: Questions
+    retrieval: Retrieval
     index: ResourceIndex
     known_types: Collection[str]
-    fusion: Fusion
 
     async def __call__(self, scope: AccessScope, criteria: ResourceSearchCriteria) -> ResourceSearchResult:
         """Search.
@@ -33,6 +31,4 @@ class SearchResources:
         for entity_type in criteria.entity_types:
             if entity_type not in self.known_types:
                 raise unknown_resource_type(entity_type, self.known_types, where="entityTypes")
-        ready = await self.questions.prepare(criteria.query_text, criteria.mode, criteria.min_score)
-        found = await self.index.search(scope, ready.question, criteria, self.fusion)
-        return ResourceSearchResult(found.matches, ready.executed(found.legs, self.fusion))
+        return ResourceSearchResult(*await self.retrieval(scope, criteria, self.index))

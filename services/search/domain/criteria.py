@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from services.chassis.kernel.errors import InvalidInputError
 from services.chassis.kernel.text import sanitise
+from services.search.domain.limits import require_between
+from services.search.domain.techniques import Techniques
 
 QUERY_MAX_CHARACTERS = 2_000
 TOP_N_DEFAULT = 10
@@ -59,9 +61,9 @@ class ChunkFilter:
     def __post_init__(self) -> None:
         for name, wire in (("file_ids", "fileIds"), ("media_types", "mediaTypes"), ("languages", "languages")):
             object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
-            _require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
+            require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
         for file_id in self.file_ids:
-            _require_between("fileIds", file_id, 1, _IDENTIFIER_MAX)
+            require_between("fileIds", file_id, 1, _IDENTIFIER_MAX)
         for language in self.languages:
             if _LANGUAGE.fullmatch(language) is None:
                 raise InvalidInputError(
@@ -97,6 +99,7 @@ class FileChunkSearchCriteria:
         mode: what to go by, None for what the service is set to.
         filter: which chunks to look at.
         exact: compare every vector that passes the filter, however many, instead of walking the index.
+        techniques: what a language model is to do with the question.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -109,6 +112,7 @@ class FileChunkSearchCriteria:
     mode: SearchMode | None = None
     filter: ChunkFilter = field(default_factory=ChunkFilter)
     exact: bool = False
+    techniques: Techniques = field(default_factory=Techniques)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
@@ -121,7 +125,7 @@ class FileChunkSearchCriteria:
                 remedy="leave it out, or choose another mode",
             )
         if self.file_id is not None:
-            _require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
+            require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
             if self.filter.file_ids not in ((), (self.file_id,)):
                 raise InvalidInputError(
                     "INVALID_REQUEST", "fileId and fileIds are given both", where="fileId", remedy="give one of them"
@@ -139,6 +143,7 @@ class ResourceSearchCriteria:
         top_n: 1 to 1,000; the most results to return.
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
         mode: what to go by, None for what the service is set to.
+        techniques: what a language model is to do with the question.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -149,6 +154,7 @@ class ResourceSearchCriteria:
     top_n: int = TOP_N_DEFAULT
     min_score: float | None = None
     mode: SearchMode | None = None
+    techniques: Techniques = field(default_factory=Techniques)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
@@ -164,7 +170,7 @@ class ResourceKey:
     entity_id: int
 
     def __post_init__(self) -> None:
-        _require_between("id", self.entity_id, 1, _IDENTIFIER_MAX)
+        require_between("id", self.entity_id, 1, _IDENTIFIER_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +231,10 @@ class FileChunksCriteria:
     after: int | None = None
 
     def __post_init__(self) -> None:
-        _require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
-        _require_between("limit", self.limit, 1, CHUNKS_MAX)
+        require_between("fileId", self.file_id, 1, _IDENTIFIER_MAX)
+        require_between("limit", self.limit, 1, CHUNKS_MAX)
         if self.after is not None:
-            _require_between("after", self.after, 0, _POSITION_MAX)
+            require_between("after", self.after, 0, _POSITION_MAX)
 
 
 def _query_text(given: str) -> str:
@@ -246,9 +252,9 @@ def _query_text(given: str) -> str:
 
 
 def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None) -> None:
-    _require_between("topN", top_n, 1, TOP_N_MAX)
+    require_between("topN", top_n, 1, TOP_N_MAX)
     if min_score is not None:
-        _require_between("minScore", min_score, -1, 1)
+        require_between("minScore", min_score, -1, 1)
         if mode is SearchMode.LEXICAL:
             raise InvalidInputError(
                 "INVALID_REQUEST",
@@ -256,17 +262,6 @@ def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None
                 where="minScore",
                 remedy="leave it out, or choose another mode",
             )
-
-
-def _require_between(name: str, value: float, least: int, most: int, *, where: str | None = None) -> None:
-    # Written so that a NaN, which compares with nothing, is refused.
-    if not least <= value <= most:
-        raise InvalidInputError(
-            "INVALID_REQUEST",
-            f"{name} is {value}; it must lie between {least} and {most}",
-            where=where or name,
-            remedy=f"give a value from {least} to {most}",
-        )
 
 
 def _page_range(part: str) -> tuple[int, int]:

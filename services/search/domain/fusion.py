@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class FusionMethod(StrEnum):
@@ -33,3 +37,17 @@ class Fusion:
     neighbour_weight: float = 0.25
     neighbour_characters: int = 500
     rank_constant: int = 60
+
+
+def fuse_lists(lists: Sequence[Sequence[Key]], rank_constant: int) -> dict[Key, float]:
+    """One order of several lists by reciprocal ranks, best first; equal ones in the order of the lists.
+
+    The first list weighs 1 and each of the n others 1 / (n + 1), so that all of them together weigh less: nothing that
+    the first list does not have comes before its best.
+    """
+    fused: dict[Key, float] = {}
+    for number, keys in enumerate(lists):
+        weight = 1.0 if number == 0 else 1 / len(lists)
+        for rank, key in enumerate(keys, start=1):
+            fused[key] = fused.get(key, 0.0) + weight / (rank_constant + rank)
+    return dict(sorted(fused.items(), key=lambda item: -item[1]))

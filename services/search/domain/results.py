@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion
+from services.search.domain.techniques import ExecutedQuery, TechniqueReport
 
 
 class Strategy(StrEnum):
@@ -67,6 +68,11 @@ class FileChunkMatch:
     ``position`` is the 0-based order in the file; pages are 1-based and inclusive, None in a format without pages.
     Ranks are 1-based, equal for equal scores, and None where a leg did not find it; ``score`` is computed all the same
     in a hybrid search. ``fused_score`` is of hybrid searches only.
+
+    Attributes:
+        queries_score: where several queries were executed, the sum of weighed reciprocal ranks in their lists, which
+            the results are ordered by. What only another query than the first found has no rank and no fused score.
+        rank_before_rerank: where a language model put the results in order, the 1-based place before.
     """
 
     file_id: int
@@ -81,6 +87,18 @@ class FileChunkMatch:
     lexical_rank: int | None
     fused_score: float | None
     text: str
+    queries_score: float | None = None
+    rank_before_rerank: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells passages apart."""
+        return ("chunk", self.chunk_id)
+
+    @property
+    def passage(self) -> str:
+        """What a reader judges it by."""
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +119,8 @@ class Executed:
         strategy: of the semantic leg, None when it did not run.
         query_vector_cached: whether the question's vector was known.
         fusion: how the legs were fused, None when there was one only.
+        queries: the texts that were searched for. Scores, ranks and legs are of the first one.
+        techniques: what became of each that was asked for.
     """
 
     mode: SearchMode
@@ -109,6 +129,8 @@ class Executed:
     query_vector_cached: bool
     legs: Legs
     fusion: Fusion | None
+    queries: tuple[ExecutedQuery, ...]
+    techniques: tuple[TechniqueReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +184,18 @@ class ResourceMatch:
     lexical_rank: int | None
     fused_score: float | None
     updated_at: datetime
+    queries_score: float | None = None
+    rank_before_rerank: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells resources apart."""
+        return (self.entity_type, self.entity_id)
+
+    @property
+    def passage(self) -> str:
+        """What a reader judges it by."""
+        return self.embedding_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,17 @@ class PostgresFileChunkIndex:
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
         return FoundFileChunks(tuple(_match(row) for row in rows if row["chunk_id"] is not None), legs)
 
+    async def cosines(
+        self, scope: AccessScope, question: Question, matches: Sequence[FileChunkMatch]
+    ) -> Mapping[tuple[str, int], float]:
+        """The cosine of the question's vector with each of the passages, by its key."""
+        by_id = {match.chunk_id: match.key for match in matches}
+        async with self._pool.acquire(timeout=self._timeout) as connection:
+            rows = await self._fetch(
+                connection, "chunk_cosines", scope.tenant_id, question.space_id, question.vector, list(by_id)
+            )
+        return {by_id[row["chunk_id"]]: row["score"] for row in rows}
+
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text. Raises NotFoundError for an unknown file."""
         pages = criteria.pages

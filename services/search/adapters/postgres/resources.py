@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -87,6 +87,17 @@ class PostgresResourceIndex:
                 rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
         return FoundResources(tuple(_match(row) for row in rows if row["entity_id"] is not None), legs)
+
+    async def cosines(
+        self, scope: AccessScope, question: Question, matches: Sequence[ResourceMatch]
+    ) -> Mapping[tuple[str, int], float]:
+        """The cosine of the question's vector with each of the resources, by its key."""
+        types, ids = [match.entity_type for match in matches], [match.entity_id for match in matches]
+        async with self._pool.acquire(timeout=self._timeout) as connection:
+            rows = await self._fetch(
+                connection, "resource_cosines", scope.tenant_id, question.space_id, question.vector, types, ids
+            )
+        return {(row["entity_type"], row["entity_id"]): row["score"] for row in rows}
 
     async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
         """What the index holds of a resource, None when it has none within the scope."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from services.chassis.http.app import CallerScope
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_resources import SearchResources
 from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
 from services.search.domain.results import ResourceSearchResult, StoredResource
+from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
 
 router = APIRouter(prefix="/api/web/embeddings", tags=["resources"])
 
 
-class ResourceSearchRequest(BaseModel):
+class ResourceSearchRequest(TechniqueParameters):
     """A question to the resources."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
     entity_types: list[str] | None = Field(
@@ -54,7 +52,9 @@ async def search_resources(
 
     Of one type, of several, or of all.
     """
-    criteria = ResourceSearchCriteria(body.query, tuple(body.entity_types or ()), body.top_n, body.min_score, body.mode)
+    criteria = ResourceSearchCriteria(
+        body.query, tuple(body.entity_types or ()), body.top_n, body.min_score, body.mode, body.techniques()
+    )
     return await observed_search("resources", use_case(scope, criteria))
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 
 from services.chassis.http.app import CallerScope
 from services.search.application.read_file_chunks import ReadFileChunks
@@ -21,15 +20,14 @@ from services.search.domain.criteria import (
     SearchMode,
 )
 from services.search.domain.results import FileChunks, FileChunkSearchResult
+from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
 
 router = APIRouter(prefix="/api/web/embeddings/files", tags=["files"])
 
 
-class FileChunkSearchRequest(BaseModel):
+class FileChunkSearchRequest(TechniqueParameters):
     """A question to the passages of files."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
     top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
@@ -94,7 +92,14 @@ async def search_file_chunks(
         body.created_before,
     )
     criteria = FileChunkSearchCriteria(
-        body.query, body.top_n, body.min_score, body.file_id, body.mode, wanted, body.exact
+        body.query,
+        body.top_n,
+        body.min_score,
+        body.file_id,
+        body.mode,
+        wanted,
+        body.exact,
+        body.techniques(),
     )
     return await observed_search("files", use_case(scope, criteria))
 

@@ -1,0 +1,219 @@
+"""The way from a question to results, the same for every index: the question, what a model makes of it, one order.
+
+What a model said adds lists of results and a last order. The list of the first query is always there and weighs more
+than all the others together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.scope import AccessScope
+from services.search.application.ports import Question
+from services.search.application.questions import Questions, ReadyQuestion
+from services.search.application.techniques import AskModel, failed, skipped
+from services.search.domain.criteria import TOP_N_MAX, FileChunkSearchCriteria, ResourceSearchCriteria
+from services.search.domain.fusion import Fusion, fuse_lists
+from services.search.domain.results import Executed, FileChunkMatch, Legs, ResourceMatch
+from services.search.domain.techniques import ExecutedQuery, QueryKind, TechniqueName, TechniqueReport
+
+Criteria = TypeVar("Criteria", FileChunkSearchCriteria, ResourceSearchCriteria)
+Match = TypeVar("Match", FileChunkMatch, ResourceMatch)
+Match_co = TypeVar("Match_co", FileChunkMatch, ResourceMatch, covariant=True)
+Criteria_contra = TypeVar("Criteria_contra", FileChunkSearchCriteria, ResourceSearchCriteria, contravariant=True)
+
+_DEPTHS = (50, 200, TOP_N_MAX)
+"""How many results of each query are fused: the same for every small ``top_n``, so that asking for more brings up none
+that was missing."""
+
+_LEAST_NORM = 0.1
+
+
+class Found(Protocol[Match_co]):
+    """Results, best first, and what the legs did."""
+
+    @property
+    def matches(self) -> tuple[Match_co, ...]:
+        """Best first."""
+
+    @property
+    def legs(self) -> Legs:
+        """What they did."""
+
+
+class Index(Protocol[Criteria_contra, Match]):
+    """What ``FileChunkIndex`` and ``ResourceIndex`` have in common."""
+
+    async def search(
+        self, scope: AccessScope, question: Question, criteria: Criteria_contra, fusion: Fusion
+    ) -> Found[Match]:
+        """What the question's legs find, best first."""
+
+    async def cosines(
+        self, scope: AccessScope, question: Question, matches: Sequence[Match]
+    ) -> Mapping[tuple[str, int], float]:
+        """The cosine of the question's vector with each match, by its key; none for one that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A text to search for, and the question that it makes."""
+
+    query: ExecutedQuery
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """Answers questions by an index."""
+
+    questions: Questions
+    ask: AskModel
+    fusion: Fusion
+
+    async def __call__(
+        self,
+        scope: AccessScope,
+        criteria: Criteria,
+        index: Index[Criteria, Match],
+    ) -> tuple[tuple[Match, ...], Executed]:
+        """The results, best first, and what was executed.
+
+        Args:
+            scope: the caller's.
+            criteria: what is asked for.
+            index: where to look.
+
+        Raises:
+            UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
+        """
+        wanted = criteria.techniques
+        ready = await self.questions.prepare(criteria.query_text, criteria.mode, criteria.min_score)
+        if not wanted:
+            found = await index.search(scope, ready.question, criteria, self.fusion)
+            return found.matches, ready.executed(found.legs, self.fusion)
+
+        reports: list[TechniqueReport] = []
+        asked = await self._rewritten(criteria, ready, reports)
+        asked += await self._further(criteria, ready, asked, reports)
+        depth = max(criteria.top_n, wanted.rerank or 0)
+        if len(asked) > 1:
+            depth = next(depth_ for depth_ in _DEPTHS if depth_ >= depth)
+        found = await index.search(scope, asked[0].question, replace(criteria, top_n=depth), self.fusion)
+        matches = found.matches
+        if len(asked) > 1:
+            # The threshold is on the cosine with the first query, which the searches for the others do not compute.
+            wide = replace(criteria, top_n=depth, min_score=None)
+            lists = [matches]
+            for each in asked[1:]:
+                lists.append((await index.search(scope, each.question, wide, self.fusion)).matches)
+            matches = await self._fused(scope, index, asked[0].question, criteria.min_score, lists)
+        if wanted.rerank is not None:
+            matches = await self._reranked(asked[0].query.text, matches, wanted.rerank, reports)
+        queries = tuple(each.query for each in asked)
+        return matches[: criteria.top_n], ready.executed(found.legs, self.fusion, queries, tuple(reports))
+
+    async def _rewritten(
+        self, criteria: Criteria, ready: ReadyQuestion, reports: list[TechniqueReport]
+    ) -> list[_Asked]:
+        """The question, after its rewritten form if there is one."""
+        asked = [_Asked(ExecutedQuery(QueryKind.QUESTION, criteria.query_text), ready.question)]
+        if criteria.techniques.history is None:
+            return asked
+        text, report = await self.ask.rewrite(criteria.query_text, criteria.techniques.history)
+        if text is not None and text != criteria.query_text:
+            try:
+                question = await self.questions.like(ready, text)
+                asked.insert(0, _Asked(ExecutedQuery(QueryKind.REWRITTEN, text), question))
+            except UnavailableError as fault:
+                report = failed(report, str(fault))
+        reports.append(report)
+        return asked
+
+    async def _further(
+        self, criteria: Criteria, ready: ReadyQuestion, asked: list[_Asked], reports: list[TechniqueReport]
+    ) -> list[_Asked]:
+        """Other wordings and a hypothetical passage, asked for at the same time."""
+        variants, hypothetical = await asyncio.gather(
+            self._variants(criteria.techniques.multi_query, ready, asked),
+            self._hypothetical(criteria.techniques.hyde, ready, asked[0]),
+        )
+        for _, report in (variants, hypothetical):
+            reports += [] if report is None else [report]
+        return variants[0] + hypothetical[0]
+
+    async def _variants(
+        self, count: int | None, ready: ReadyQuestion, asked: list[_Asked]
+    ) -> tuple[list[_Asked], TechniqueReport | None]:
+        if count is None:
+            return [], None
+        known = [each.query.text for each in asked]
+        texts, report = await self.ask.variants(known[0], count, known=known)
+        try:
+            return [
+                _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(ready, text))
+                for text in texts or ()
+            ], report
+        except UnavailableError as fault:
+            return [], failed(report, str(fault))
+
+    async def _hypothetical(
+        self, wanted: bool, ready: ReadyQuestion, first: _Asked
+    ) -> tuple[list[_Asked], TechniqueReport | None]:
+        if not wanted:
+            return [], None
+        vector = first.question.vector
+        if vector is None:
+            return [], skipped(TechniqueName.HYDE, "no vector takes part in this search")
+        text, report = await self.ask.hypothetical(first.query.text)
+        if text is None:
+            return [], report
+        try:
+            mixed = vector + await self.questions.embed_passage(ready, text)
+        except UnavailableError as fault:
+            return [], failed(report, str(fault))
+        norm = float(np.linalg.norm(mixed))
+        if norm < _LEAST_NORM:
+            return [], failed(report, "the passage says the opposite of the question in every respect")
+        question = Question(ready.question.space_id, mixed / np.float32(norm))
+        return [_Asked(ExecutedQuery(QueryKind.HYPOTHETICAL, text), question)], report
+
+    async def _fused(
+        self,
+        scope: AccessScope,
+        index: Index[Criteria, Match],
+        first: Question,
+        min_score: float | None,
+        lists: Sequence[Sequence[Match]],
+    ) -> tuple[Match, ...]:
+        """One list of all, each with the scores and ranks that the first query gives it."""
+        matches = {match.key: match for match in lists[0]}
+        others = {match.key: match for some in lists[1:] for match in some if match.key not in matches}
+        scores: Mapping[tuple[str, int], float] = {}
+        if first.vector is not None and others:
+            scores = await index.cosines(scope, first, list(others.values()))
+        for key, match in others.items():
+            score = scores.get(key)
+            if first.vector is None or (score is not None and (min_score is None or score >= min_score)):
+                matches[key] = replace(
+                    match, score=score, bm25_score=None, dense_rank=None, lexical_rank=None, fused_score=None
+                )
+        fused = fuse_lists([[match.key for match in some] for some in lists], self.fusion.rank_constant)
+        return tuple(replace(matches[key], queries_score=score) for key, score in fused.items() if key in matches)
+
+    async def _reranked(
+        self, question: str, matches: tuple[Match, ...], most: int, reports: list[TechniqueReport]
+    ) -> tuple[Match, ...]:
+        """The same results, the first of them in the model's order."""
+        order, report = await self.ask.rank(question, [match.passage for match in matches[:most]])
+        reports.append(report)
+        if order is None:
+            return matches
+        ranked = tuple(replace(matches[place], rank_before_rerank=place + 1) for place in order)
+        return ranked + matches[len(ranked) :]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 
 import asyncpg
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from services.chassis.observability import get_logger
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
 from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.adapters.postgres.spaces import PostgresSpaces
 from services.search.application.active_space import ActiveSpace
@@ -36,12 +38,14 @@ from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.entrypoints.http import resources as resources_routes
 from services.search.entrypoints.http import routes
+from services.search.entrypoints.prune_query_vectors import prune_query_vectors
 from services.search.entrypoints.watch_space import report_lexical, watch_space
 from services.search.settings import SearchSettings
 
 # The embedder gives up first, for it knows why and when to try again.
 _EMBEDDER_SHARE = 0.8
 _PROBE_SECONDS = 2
+_STORED_VECTOR_SECONDS = 1  # beyond it the model is asked
 
 _log = get_logger(__name__)
 
@@ -80,9 +84,20 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 timeout_seconds=timeout,
                 candidates=settings.search_candidates,
             )
+            stored_vectors = PostgresQueryVectors(
+                pool,
+                rows=settings.search_stored_queries,
+                unused_for=timedelta(days=settings.search_stored_queries_days),
+                timeout_seconds=min(timeout, _STORED_VECTOR_SECONDS),
+            )
+            query_vectors = QueryVectors(
+                stored_vectors, capacity=settings.search_cached_queries, timeout_seconds=timeout
+            )
+            resources.push_async_callback(query_vectors.aclose)
+            await resources.enter_async_context(_in_background(prune_query_vectors(stored_vectors.prune)))
             questions = Questions(
                 active_space,
-                QueryVectors(capacity=settings.search_cached_queries, timeout_seconds=timeout),
+                query_vectors,
                 SearchMode(settings.search_mode),
             )
             fusion = Fusion(

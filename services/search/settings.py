@@ -25,6 +25,8 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
         search_rank_constant: of reciprocal ranks.
         search_timeout_seconds: for a connection, and for a statement.
         search_cached_queries: query vectors kept in memory, 3 kB each.
+        search_stored_queries: query vectors kept in the database, 4 kB each.
+        search_stored_queries_days: a stored one is forgotten when its question was not asked for so long.
         search_space_poll_seconds: how soon a change of the active embedding space is seen.
     """
 
@@ -40,6 +42,8 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
     search_rank_constant: int = Field(default=60, ge=1)
     search_timeout_seconds: float = Field(default=10, gt=0)
     search_cached_queries: int = Field(default=10_000, ge=1)
+    search_stored_queries: int = Field(default=50_000, ge=1)
+    search_stored_queries_days: int = Field(default=30, ge=1, le=3_650)
     search_space_poll_seconds: float = Field(default=2, gt=0)
 
 

@@ -1,4 +1,4 @@
-"""What a language model makes of a question, and that a search is the plain one, and says so, whatever the model does."""
+"""What a language model makes of a question; and that a search is the plain one, and says so, whatever it does."""
 
 from __future__ import annotations
 

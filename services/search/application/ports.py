@@ -58,6 +58,16 @@ class QueryEmbedder(Protocol):
         """The vectors of passages, in order, batch by batch. Raises UnavailableError."""
 
 
+class StoredQueryVectors(Protocol):
+    """Vectors of questions, kept beyond this process. None of its faults reaches a caller: then nothing is kept."""
+
+    async def find(self, scope: AccessScope, space: str, text_hash: bytes) -> Vector | None:
+        """The vector of a text, None when it is not there or cannot be had now."""
+
+    async def store(self, scope: AccessScope, space: str, text_hash: bytes, vector: Vector) -> None:
+        """Keep the vector of a text, if that is possible now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What the legs of a search look for; None for a leg that is not to run.

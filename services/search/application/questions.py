@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import Vector
 from services.search.application.active_space import ActiveSpace
 from services.search.application.ports import QueryEmbedder, Question
@@ -57,7 +58,9 @@ class Questions:
     query_vectors: QueryVectors
     default_mode: SearchMode
 
-    async def prepare(self, text: str, mode: SearchMode | None, min_score: float | None) -> ReadyQuestion:
+    async def prepare(
+        self, scope: AccessScope, text: str, mode: SearchMode | None, min_score: float | None
+    ) -> ReadyQuestion:
         """Embed the question where its mode needs that.
 
         Raises:
@@ -77,7 +80,7 @@ class Questions:
             lexical_fault = Leg(LegStatus.UNAVAILABLE, complete=False, reason=str(_lexical_unavailable()))
         try:
             space = self.active_space.require()
-            vector, cached = await self.query_vectors.embed(space.embedder, text)
+            vector, cached = await self.query_vectors.embed(scope, space.embedder, text)
         except UnavailableError as fault:
             # A space that cannot be served is not searched at all, and a threshold needs the cosine.
             if words is None or min_score is not None or fault.code == "SPACE_MISMATCH":
@@ -95,11 +98,11 @@ class Questions:
             Legs(lexical=lexical_fault),
         )
 
-    async def like(self, ready: ReadyQuestion, text: str) -> Question:
+    async def like(self, scope: AccessScope, ready: ReadyQuestion, text: str) -> Question:
         """Another text for the legs that the question has. Raises UnavailableError when it cannot be embedded now."""
         vector = None
         if ready.question.vector is not None:
-            vector, _ = await self.query_vectors.embed(self._embedder(ready), text)
+            vector, _ = await self.query_vectors.embed(scope, self._embedder(ready), text)
         return replace(ready.question, vector=vector, text=text if ready.question.text is not None else None)
 
     async def embed_passage(self, ready: ReadyQuestion, text: str) -> Vector:

@@ -94,14 +94,14 @@ class Retrieval:
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         wanted = criteria.techniques
-        ready = await self.questions.prepare(criteria.query_text, criteria.mode, criteria.min_score)
+        ready = await self.questions.prepare(scope, criteria.query_text, criteria.mode, criteria.min_score)
         if not wanted:
             found = await index.search(scope, ready.question, criteria, self.fusion)
             return found.matches, ready.executed(found.legs, self.fusion)
 
         reports: list[TechniqueReport] = []
-        asked = await self._rewritten(criteria, ready, reports)
-        asked += await self._further(criteria, ready, asked, reports)
+        asked = await self._rewritten(scope, criteria, ready, reports)
+        asked += await self._further(scope, criteria, ready, asked, reports)
         depth = max(criteria.top_n, wanted.rerank or 0)
         if len(asked) > 1:
             depth = next(depth_ for depth_ in _DEPTHS if depth_ >= depth)
@@ -120,7 +120,7 @@ class Retrieval:
         return matches[: criteria.top_n], ready.executed(found.legs, self.fusion, queries, tuple(reports))
 
     async def _rewritten(
-        self, criteria: Criteria, ready: ReadyQuestion, reports: list[TechniqueReport]
+        self, scope: AccessScope, criteria: Criteria, ready: ReadyQuestion, reports: list[TechniqueReport]
     ) -> list[_Asked]:
         """The question, after its rewritten form if there is one."""
         asked = [_Asked(ExecutedQuery(QueryKind.QUESTION, criteria.query_text), ready.question)]
@@ -129,7 +129,7 @@ class Retrieval:
         text, report = await self.ask.rewrite(criteria.query_text, criteria.techniques.history)
         if text is not None and text != criteria.query_text:
             try:
-                question = await self.questions.like(ready, text)
+                question = await self.questions.like(scope, ready, text)
                 asked.insert(0, _Asked(ExecutedQuery(QueryKind.REWRITTEN, text), question))
             except UnavailableError as fault:
                 report = failed(report, str(fault))
@@ -137,11 +137,16 @@ class Retrieval:
         return asked
 
     async def _further(
-        self, criteria: Criteria, ready: ReadyQuestion, asked: list[_Asked], reports: list[TechniqueReport]
+        self,
+        scope: AccessScope,
+        criteria: Criteria,
+        ready: ReadyQuestion,
+        asked: list[_Asked],
+        reports: list[TechniqueReport],
     ) -> list[_Asked]:
         """Other wordings and a hypothetical passage, asked for at the same time."""
         variants, hypothetical = await asyncio.gather(
-            self._variants(criteria.techniques.multi_query, ready, asked),
+            self._variants(scope, criteria.techniques.multi_query, ready, asked),
             self._hypothetical(criteria.techniques.hyde, ready, asked[0]),
         )
         for _, report in (variants, hypothetical):
@@ -149,7 +154,7 @@ class Retrieval:
         return variants[0] + hypothetical[0]
 
     async def _variants(
-        self, count: int | None, ready: ReadyQuestion, asked: list[_Asked]
+        self, scope: AccessScope, count: int | None, ready: ReadyQuestion, asked: list[_Asked]
     ) -> tuple[list[_Asked], TechniqueReport | None]:
         if count is None:
             return [], None
@@ -157,7 +162,7 @@ class Retrieval:
         texts, report = await self.ask.variants(known[0], count, known=known)
         try:
             return [
-                _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(ready, text))
+                _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(scope, ready, text))
                 for text in texts or ()
             ], report
         except UnavailableError as fault:

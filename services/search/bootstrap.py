@@ -83,6 +83,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 exact_up_to=settings.search_exact_up_to,
                 timeout_seconds=timeout,
                 candidates=settings.search_candidates,
+                cached_characters=settings.search_cached_characters,
             )
             stored_vectors = PostgresQueryVectors(
                 pool,
@@ -116,6 +117,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 exact_up_to=settings.search_exact_up_to,
                 timeout_seconds=timeout,
                 candidates=settings.search_candidates,
+                cached_characters=settings.search_cached_characters,
             )
             app.state.search_resources = SearchResources(retrieval, resources_index, types)
             app.state.read_resource = ReadResource(resources_index, types)

@@ -27,6 +27,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
         search_cached_queries: query vectors kept in memory, 3 kB each.
         search_stored_queries: query vectors kept in the database, 4 kB each.
         search_stored_queries_days: a stored one is forgotten when its question was not asked for so long.
+        search_cached_characters: of results kept in memory, of passages and of resources each; 0 keeps none.
         search_space_poll_seconds: how soon a change of the active embedding space is seen.
     """
 
@@ -44,6 +45,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
     search_cached_queries: int = Field(default=10_000, ge=1)
     search_stored_queries: int = Field(default=50_000, ge=1)
     search_stored_queries_days: int = Field(default=30, ge=1, le=3_650)
+    search_cached_characters: int = Field(default=20_000_000, ge=0)
     search_space_poll_seconds: float = Field(default=2, gt=0)
 
 

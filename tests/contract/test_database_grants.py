@@ -26,6 +26,7 @@ PUBLISHED: Mapping[str, frozenset[str]] = {
         {
             "module_embeddings_chunk_read",
             "module_embeddings_file_read",
+            "module_embeddings_index_version_read",
             "module_embeddings_lexical_read",
             "module_embeddings_resource_lexemes_read",
             "module_embeddings_resource_read",

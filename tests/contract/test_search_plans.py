@@ -113,7 +113,7 @@ def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
     file_ids = list(wanted.file_ids) or None
     fragments, conditions = chunk_filter(wanted, file_ids)
     lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
-    bound = {"tenant": tenant, "space": 1, "top_n": 10, "min_score": None, "exact_up_to": 2_000, **conditions, **values}
+    bound = {"tenant": tenant, "space": 1, "rows": 10, "min_score": None, "exact_up_to": 2_000, **conditions, **values}
     return SearchRun(
         cast(Any, None),
         kind,

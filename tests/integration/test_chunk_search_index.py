@@ -273,7 +273,7 @@ async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(tabl
 async def test_a_tenant_that_grew_is_searched_by_the_index(tables: Index, pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(*random_directions(3, seed=1)))
-    index = index_over(pool, exact_up_to=3, counted_for_seconds=0)
+    index = index_over(pool, exact_up_to=3)
 
     before = await nearest(index, SCOPE, space, EAST, asked())
     await tables.add_file(space, chunks(EAST))

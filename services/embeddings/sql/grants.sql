@@ -18,3 +18,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_resource_lexemes, modu
     TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_resource_lexemes_read, module_embeddings_lexical_read TO cauce_search;
 GRANT EXECUTE ON FUNCTION module_embeddings_build_lexical() TO cauce_embeddings;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_index_change TO cauce_embeddings;
+GRANT SELECT ON module_embeddings_index_version_read TO cauce_search;

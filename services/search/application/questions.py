@@ -33,8 +33,13 @@ class ReadyQuestion:
         fusion: Fusion,
         queries: tuple[ExecutedQuery, ...] = (),
         techniques: tuple[TechniqueReport, ...] = (),
+        *,
+        cached: bool = False,
     ) -> Executed:
-        """What was done, from what the index did; ``queries`` where they are others than the question alone."""
+        """What was done, from what the index did or, when its answer was known, had done.
+
+        ``queries`` where they are others than the question alone.
+        """
         legs = Legs(legs.semantic or self.faults.semantic, legs.lexical or self.faults.lexical)
         both = all(leg is not None and leg.status is LegStatus.RAN for leg in (legs.semantic, legs.lexical))
         strategy = legs.semantic.strategy if legs.semantic is not None else None
@@ -43,6 +48,7 @@ class ReadyQuestion:
             self.space,
             strategy,
             self.vector_cached,
+            cached,
             legs,
             fusion if both else None,
             queries or (ExecutedQuery(QueryKind.QUESTION, self.text),),

@@ -15,17 +15,17 @@ import numpy as np
 
 from services.chassis.kernel.errors import UnavailableError
 from services.chassis.kernel.scope import AccessScope
+from services.search.application.paging import Found, Match, Page, read_page
 from services.search.application.ports import Question
 from services.search.application.questions import Questions, ReadyQuestion
 from services.search.application.techniques import AskModel, failed, skipped
 from services.search.domain.criteria import TOP_N_MAX, FileChunkSearchCriteria, ResourceSearchCriteria
+from services.search.domain.cursor import digest
 from services.search.domain.fusion import Fusion, fuse_lists
-from services.search.domain.results import Executed, FileChunkMatch, Legs, ResourceMatch
+from services.search.domain.results import Executed, Total
 from services.search.domain.techniques import ExecutedQuery, QueryKind, TechniqueName, TechniqueReport
 
 Criteria = TypeVar("Criteria", FileChunkSearchCriteria, ResourceSearchCriteria)
-Match = TypeVar("Match", FileChunkMatch, ResourceMatch)
-Match_co = TypeVar("Match_co", FileChunkMatch, ResourceMatch, covariant=True)
 Criteria_contra = TypeVar("Criteria_contra", FileChunkSearchCriteria, ResourceSearchCriteria, contravariant=True)
 
 _DEPTHS = (50, 200, TOP_N_MAX)
@@ -35,23 +35,16 @@ that was missing."""
 _LEAST_NORM = 0.1
 
 
-class Found(Protocol[Match_co]):
-    """Results, best first, and what the legs did."""
-
-    @property
-    def matches(self) -> tuple[Match_co, ...]:
-        """Best first."""
-
-    @property
-    def legs(self) -> Legs:
-        """What they did."""
-
-
 class Index(Protocol[Criteria_contra, Match]):
     """What ``FileChunkIndex`` and ``ResourceIndex`` have in common."""
 
     async def search(
-        self, scope: AccessScope, question: Question, criteria: Criteria_contra, fusion: Fusion
+        self,
+        scope: AccessScope,
+        question: Question,
+        criteria: Criteria_contra,
+        fusion: Fusion,
+        rows: int | None = None,
     ) -> Found[Match]:
         """What the question's legs find, best first."""
 
@@ -82,8 +75,8 @@ class Retrieval:
         scope: AccessScope,
         criteria: Criteria,
         index: Index[Criteria, Match],
-    ) -> tuple[tuple[Match, ...], Executed]:
-        """The results, best first, and what was executed.
+    ) -> tuple[tuple[Match, ...], Total, str | None, Executed]:
+        """The results, best first, how many there are, what to go on after, and what was executed.
 
         Args:
             scope: the caller's.
@@ -91,13 +84,15 @@ class Retrieval:
             index: where to look.
 
         Raises:
+            InvalidInputError: ``CURSOR_MISMATCH``.
+            ConflictError: ``CURSOR_EXPIRED``.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         wanted = criteria.techniques
         ready = await self.questions.prepare(scope, criteria.query_text, criteria.mode, criteria.min_score)
         if not wanted:
-            found = await index.search(scope, ready.question, criteria, self.fusion)
-            return found.matches, ready.executed(found.legs, self.fusion)
+            page = await self._page(scope, criteria, ready, index)
+            return page.matches, page.total, page.next, ready.executed(page.legs, self.fusion, cached=page.cached)
 
         reports: list[TechniqueReport] = []
         asked = await self._rewritten(scope, criteria, ready, reports)
@@ -106,7 +101,7 @@ class Retrieval:
         if len(asked) > 1:
             depth = next(depth_ for depth_ in _DEPTHS if depth_ >= depth)
         found = await index.search(scope, asked[0].question, replace(criteria, top_n=depth), self.fusion)
-        matches = found.matches
+        matches, total = found.matches, found.total
         if len(asked) > 1:
             # The threshold is on the cosine with the first query, which the searches for the others do not compute.
             wide = replace(criteria, top_n=depth, min_score=None)
@@ -114,10 +109,30 @@ class Retrieval:
             for each in asked[1:]:
                 lists.append((await index.search(scope, each.question, wide, self.fusion)).matches)
             matches = await self._fused(scope, index, asked[0].question, criteria.min_score, lists)
+            if asked[0].question.vector is None:
+                total = Total(max(total.count, len(matches)), exact=False, reason="of the first query")
         if wanted.rerank is not None:
             matches = await self._reranked(asked[0].query.text, matches, wanted.rerank, reports)
         queries = tuple(each.query for each in asked)
-        return matches[: criteria.top_n], ready.executed(found.legs, self.fusion, queries, tuple(reports))
+        executed = ready.executed(found.legs, self.fusion, queries, tuple(reports))
+        return matches[: criteria.top_n], total, None, executed
+
+    async def _page(
+        self, scope: AccessScope, criteria: Criteria, ready: ReadyQuestion, index: Index[Criteria, Match]
+    ) -> Page[Match]:
+        """The answer to the question as it was asked, from where the one before ended."""
+        asked = replace(criteria, after=None)
+
+        async def find(top_n: int, rows: int) -> Found[Match]:
+            return await index.search(scope, ready.question, replace(asked, top_n=top_n), self.fusion, rows)
+
+        return await read_page(
+            find,
+            criteria.top_n,
+            criteria.after,
+            asked=digest(scope, asked, ready.mode, self.fusion),
+            space=digest(ready.space),
+        )
 
     async def _rewritten(
         self, scope: AccessScope, criteria: Criteria, ready: ReadyQuestion, reports: list[TechniqueReport]

@@ -23,6 +23,8 @@ class SearchFileChunks:
 
         Raises:
             NotFoundError: ``FILE_NOT_FOUND`` for a file of the filter that the caller cannot see.
+            InvalidInputError: ``CURSOR_MISMATCH``.
+            ConflictError: ``CURSOR_EXPIRED``.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         return FileChunkSearchResult(*await self.retrieval(scope, criteria, self.index))

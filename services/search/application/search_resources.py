@@ -26,6 +26,8 @@ class SearchResources:
 
         Raises:
             NotFoundError: ``UNKNOWN_RESOURCE_TYPE``.
+            InvalidInputError: ``CURSOR_MISMATCH``.
+            ConflictError: ``CURSOR_EXPIRED``.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         for entity_type in criteria.entity_types:

@@ -10,12 +10,13 @@ from enum import StrEnum
 
 from services.chassis.kernel.errors import InvalidInputError
 from services.chassis.kernel.text import sanitise
+from services.search.domain.cursor import REACH, Cursor
 from services.search.domain.limits import require_between
 from services.search.domain.techniques import Techniques
 
 QUERY_MAX_CHARACTERS = 2_000
 TOP_N_DEFAULT = 10
-TOP_N_MAX = 1_000
+TOP_N_MAX = REACH
 CHUNKS_DEFAULT = 200
 CHUNKS_MAX = 1_000
 PAGE_MAX = 1_000_000
@@ -100,6 +101,7 @@ class FileChunkSearchCriteria:
         filter: which chunks to look at.
         exact: compare every vector that passes the filter, however many, instead of walking the index.
         techniques: what a language model is to do with the question.
+        after: where the answer before ended, None to begin; not with techniques, whose answers differ each time.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -113,10 +115,12 @@ class FileChunkSearchCriteria:
     filter: ChunkFilter = field(default_factory=ChunkFilter)
     exact: bool = False
     techniques: Techniques = field(default_factory=Techniques)
+    after: Cursor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
         _require_limits(self.top_n, self.min_score, self.mode)
+        _require_steady(self.after, self.techniques)
         if self.exact and self.mode is SearchMode.LEXICAL:
             raise InvalidInputError(
                 "INVALID_REQUEST",
@@ -144,6 +148,7 @@ class ResourceSearchCriteria:
         min_score: -1 to 1, compared with the cosine score only. 0 is a threshold, None is none.
         mode: what to go by, None for what the service is set to.
         techniques: what a language model is to do with the question.
+        after: where the answer before ended, None to begin; not with techniques, whose answers differ each time.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -155,11 +160,13 @@ class ResourceSearchCriteria:
     min_score: float | None = None
     mode: SearchMode | None = None
     techniques: Techniques = field(default_factory=Techniques)
+    after: Cursor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
         object.__setattr__(self, "entity_types", tuple(dict.fromkeys(self.entity_types)))
         _require_limits(self.top_n, self.min_score, self.mode)
+        _require_steady(self.after, self.techniques)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +269,16 @@ def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None
                 where="minScore",
                 remedy="leave it out, or choose another mode",
             )
+
+
+def _require_steady(after: Cursor | None, techniques: Techniques) -> None:
+    if after is not None and techniques:
+        raise InvalidInputError(
+            "INVALID_REQUEST",
+            "what a language model makes of a question differs each time, so that no page can go on from another",
+            where="after",
+            remedy="leave it out and raise topN, or leave the techniques out",
+        )
 
 
 def _page_range(part: str) -> tuple[int, int]:

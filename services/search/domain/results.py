@@ -62,10 +62,26 @@ class Legs:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """How many match: pass the filter and the threshold and, where words alone decide, have one of the question's.
+
+    Attributes:
+        count: of them; when it is not exact, there are at least so many.
+        exact: whether all that pass the filter were looked at.
+        reason: why the count is not exact.
+    """
+
+    count: int
+    exact: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FileChunkMatch:
     """A passage that was found.
 
-    ``position`` is the 0-based order in the file; pages are 1-based and inclusive, None in a format without pages.
+    ``position`` is the 0-based order in the file; pages are 1-based and inclusive, None in a format without pages;
+    the offsets refer to the file's extracted text.
     Ranks are 1-based, equal for equal scores, and None where a leg did not find it; ``score`` is computed all the same
     in a hybrid search. ``fused_score`` is of hybrid searches only.
 
@@ -81,6 +97,8 @@ class FileChunkMatch:
     position: int
     page_from: int | None
     page_to: int | None
+    char_start: int
+    char_end: int
     score: float | None
     bm25_score: float | None
     dense_rank: int | None
@@ -103,10 +121,12 @@ class FileChunkMatch:
 
 @dataclass(frozen=True, slots=True)
 class FoundFileChunks:
-    """Passages, best first, and what the legs did."""
+    """Passages, best first, how many there are, what the legs did, and whether all this was known from before."""
 
     matches: tuple[FileChunkMatch, ...]
     legs: Legs
+    total: Total
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +138,7 @@ class Executed:
         space: the embedding space.
         strategy: of the semantic leg, None when it did not run.
         query_vector_cached: whether the question's vector was known.
+        cached: whether the results were known, and nothing has changed in the index since.
         fusion: how the legs were fused, None when there was one only.
         queries: the texts that were searched for. Scores, ranks and legs are of the first one.
         techniques: what became of each that was asked for.
@@ -127,6 +148,7 @@ class Executed:
     space: str
     strategy: Strategy | None
     query_vector_cached: bool
+    cached: bool
     legs: Legs
     fusion: Fusion | None
     queries: tuple[ExecutedQuery, ...]
@@ -135,9 +157,14 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class FileChunkSearchResult:
-    """Passages, best first by what the mode goes by; equal ones in the order of ``chunk_id``."""
+    """Passages, best first by what the mode goes by; equal ones in the order of ``chunk_id``.
+
+    ``next`` is what to give as ``after`` to go on; None when these were the last, or the 1,000th is reached.
+    """
 
     results: tuple[FileChunkMatch, ...]
+    total: Total
+    next: str | None
     executed: Executed
 
 
@@ -200,17 +227,24 @@ class ResourceMatch:
 
 @dataclass(frozen=True, slots=True)
 class FoundResources:
-    """Resources, best first, and what the legs did."""
+    """Resources, as ``FoundFileChunks``."""
 
     matches: tuple[ResourceMatch, ...]
     legs: Legs
+    total: Total
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSearchResult:
-    """Resources, best first by what the mode goes by; equal ones in the order of type and id."""
+    """Resources, best first by what the mode goes by; equal ones in the order of type and id.
+
+    ``next`` is as for files.
+    """
 
     results: tuple[ResourceMatch, ...]
+    total: Total
+    next: str | None
     executed: Executed
 
 

@@ -31,7 +31,12 @@ async def observed_search(over: str, search: Awaitable[Result]) -> Result:
             "strategy": str(executed.strategy),
         }
         span.set_attributes(
-            {**attributes, "results": len(result.results), "query_vector_cached": executed.query_vector_cached}
+            {
+                **attributes,
+                "results": len(result.results),
+                "query_vector_cached": executed.query_vector_cached,
+                "cached": executed.cached,
+            }
         )
     _duration.record(time.perf_counter() - started, attributes)
     _results.record(len(result.results), attributes)

@@ -21,6 +21,10 @@ CREATE INDEX IF NOT EXISTS {table_embedding} ON {table} USING hnsw (embedding ve
 -- Replacing vectors leaves dead tuples in the graph, and a graph full of them answers short.
 ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0.02);
 
+CREATE OR REPLACE TRIGGER module_embeddings_note_change
+    AFTER INSERT OR UPDATE OR DELETE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION module_embeddings_note_change();
+
 GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO cauce_embeddings;
 
 -- Vectors of before there was a lexical search.

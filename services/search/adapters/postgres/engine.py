@@ -47,6 +47,7 @@ class SearchRun:
         self._ef_search = ef_search
         self._fragments = {
             **fragments,
+            "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query(cauce_question({question}::text), {lexical_index}::text)",
         }
         self._values = {**values, "lexical_index": lexical_index, "table": lexical_index.removesuffix("_lexical")}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -13,6 +13,7 @@ from services.chassis.kernel.scope import AccessScope
 from services.chassis.postgres.queries import load_query
 from services.search.adapters.postgres.engine import SearchRun
 from services.search.adapters.postgres.legs import Size, make_plan
+from services.search.adapters.postgres.result_lists import CHARACTERS_DEFAULT, ResultLists, list_key, read_version
 from services.search.adapters.postgres.statements import assemble, chunk_filter, file_filter
 from services.search.application.ports import Question
 from services.search.domain.criteria import ChunkFilter, FileChunksCriteria, FileChunkSearchCriteria
@@ -22,7 +23,6 @@ from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks
 
 EF_SEARCH_DEFAULT = 100
 CANDIDATES_DEFAULT = 50
-COUNTED_FOR_SECONDS = 5.0
 LEXICAL_INDEX = "module_embeddings_file_chunk_lexical"
 
 _KNOWN_SIZES_MAX = 10_000
@@ -57,7 +57,7 @@ class PostgresFileChunkIndex:
             over others' rows. 2,000 take about 15 ms.
         candidates: how many each leg brings to a fusion.
         timeout_seconds: for a connection, and for a statement.
-        counted_for_seconds: how long a tenant is taken to be as large as it was; a wrong guess costs only time.
+        cached_characters: of the results that are kept in memory.
     """
 
     def __init__(
@@ -68,24 +68,34 @@ class PostgresFileChunkIndex:
         exact_up_to: int,
         timeout_seconds: float,
         candidates: int = CANDIDATES_DEFAULT,
-        counted_for_seconds: float = COUNTED_FOR_SECONDS,
+        cached_characters: int = CHARACTERS_DEFAULT,
     ) -> None:
         self._pool = pool
         self._ef_search = ef_search
         self._exact_up_to = exact_up_to
         self._candidates = candidates
         self._timeout = timeout_seconds
-        self._counted_for = counted_for_seconds
-        self._sizes: dict[tuple[str, int], tuple[Size, float]] = {}
+        self._lists: ResultLists[FoundFileChunks] = ResultLists(cached_characters)
+        self._sizes: dict[tuple[str, int], tuple[int, Size]] = {}
         self._lexical_reads: dict[tuple[str, int], int] = {}
 
     async def search(
-        self, scope: AccessScope, question: Question, criteria: FileChunkSearchCriteria, fusion: Fusion
+        self,
+        scope: AccessScope,
+        question: Question,
+        criteria: FileChunkSearchCriteria,
+        fusion: Fusion,
+        rows: int | None = None,
     ) -> FoundFileChunks:
         """The chunks that the question's legs find, best first. Raises NotFoundError for an unknown file."""
         wanted, key = criteria.filter, (scope.tenant_id, question.space_id)
         with _tracer.start_as_current_span("find chunks") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
+                version = await read_version(connection, scope, self._timeout)
+                list_of = list_key(scope, question, criteria, fusion, rows)
+                known = self._lists.find(list_of, version)
+                if known is not None:
+                    return replace(known, cached=True)
                 file_ids = await self._list_files(connection, scope, wanted) if wanted.of_files else None
                 fragments, values = chunk_filter(wanted, file_ids)
                 run = SearchRun(
@@ -98,13 +108,13 @@ class PostgresFileChunkIndex:
                         **values,
                         "tenant": scope.tenant_id,
                         "space": question.space_id,
-                        "top_n": criteria.top_n,
+                        "rows": rows or criteria.top_n,
                         "min_score": criteria.min_score,
                         "exact_up_to": self._exact_up_to,
                     },
                     timeout_seconds=self._timeout,
                 )
-                size = await run.size() if wanted else await self._size(run, key)
+                size = await run.size() if wanted else await self._size(run, key, version)
                 plan = make_plan(
                     question,
                     size,
@@ -114,11 +124,15 @@ class PostgresFileChunkIndex:
                     read_before=None if wanted else self._lexical_reads.get(key),
                     exact=criteria.exact,
                 )
-                rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
+                records, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
             if not wanted and used.lexical_limit > plan.lexical_limit:
                 _remember(self._lexical_reads, key, used.lexical_limit)
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
-        return FoundFileChunks(tuple(_match(row) for row in rows if row["chunk_id"] is not None), legs)
+            matches = tuple(_match(row) for row in records if row["chunk_id"] is not None)
+            total = used.total(records[0], size, criteria.min_score, len(matches))
+            found = FoundFileChunks(matches, legs, total)
+            self._lists.keep(list_of, version, found, sum(len(match.text) for match in matches))
+        return found
 
     async def cosines(
         self, scope: AccessScope, question: Question, matches: Sequence[FileChunkMatch]
@@ -170,13 +184,13 @@ class PostgresFileChunkIndex:
                     raise file_not_found(file_id)
         return file_ids if len(file_ids) <= _LISTED_FILES_MAX else None
 
-    async def _size(self, run: SearchRun, key: tuple[str, int]) -> Size:
-        """How large the tenant is, or was a moment ago."""
+    async def _size(self, run: SearchRun, key: tuple[str, int], version: int) -> Size:
+        """How large the tenant is; counted again when its index has changed."""
         known = self._sizes.get(key)
-        if known is not None and time.monotonic() < known[1]:
-            return known[0]
+        if known is not None and known[0] == version:
+            return known[1]
         size = await run.size()
-        _remember(self._sizes, key, (size, time.monotonic() + self._counted_for))
+        _remember(self._sizes, key, (version, size))
         return size
 
     async def _execute(
@@ -206,6 +220,8 @@ def _match(row: asyncpg.Record) -> FileChunkMatch:
         position=row["position"],
         page_from=row["page_from"],
         page_to=row["page_to"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
         score=row["score"],
         bm25_score=row["bm25_score"],
         dense_rank=row["dense_rank"],

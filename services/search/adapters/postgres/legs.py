@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from services.search.application.ports import Question
 from services.search.domain.criteria import TOP_N_MAX
-from services.search.domain.results import Leg, Legs, LegStatus, Strategy
+from services.search.domain.results import Leg, Legs, LegStatus, Strategy, Total
 
 LEXICAL_EXACT_UP_TO = 200
 """Scoring a text by itself takes about 50 microseconds; an index scan may have to be repeated."""
@@ -71,6 +71,30 @@ class Plan:
         short = self._lexical_is_short(counts, top_n)
         reason = f"the first {self.lexical_limit} matches were read; few of them pass the filter" if short else None
         return Legs(semantic, Leg(LegStatus.RAN, self.lexical, counts["lexical_found"], not short, reason))
+
+    def total(self, counts: Mapping[str, int], size: Size, min_score: float | None, rows: int) -> Total:
+        """How many match, as far as the legs and the count of what passes the filter can tell.
+
+        Args:
+            counts: of the legs.
+            size: how much passes the filter.
+            min_score: the threshold.
+            rows: how many were returned.
+        """
+        if self.dense is Strategy.EXACT:
+            return Total(counts["dense_passing"])
+        if self.dense is None:
+            if self.lexical is Strategy.EXACT or counts["lexical_read"] < self.lexical_limit:
+                return Total(counts["lexical_passing"])
+            reason = f"only the first {self.lexical_limit} matches of the index of words were read"
+            return Total(counts["lexical_passing"], exact=False, reason=reason)
+        if min_score is not None:
+            reason = "the approximate index was walked; what it did not reach was not compared with minScore"
+            return Total(max(counts["dense_passing"], rows), exact=False, reason=reason)
+        if size.is_small:
+            return Total(size.counted)
+        reason = f"more than {size.most} pass the filter, and counting stopped there"
+        return Total(max(size.counted, counts["dense_found"], rows), exact=False, reason=reason)
 
     def _lexical_is_short(self, counts: Mapping[str, int], top_n: int) -> bool:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -13,6 +14,7 @@ from services.chassis.postgres.queries import load_query
 from services.search.adapters.postgres.engine import SearchRun
 from services.search.adapters.postgres.file_chunks import CANDIDATES_DEFAULT
 from services.search.adapters.postgres.legs import make_plan
+from services.search.adapters.postgres.result_lists import CHARACTERS_DEFAULT, ResultLists, list_key, read_version
 from services.search.application.ports import Question
 from services.search.domain.criteria import ResourceKey, ResourceSearchCriteria
 from services.search.domain.fusion import Fusion
@@ -34,6 +36,7 @@ class PostgresResourceIndex:
             scan would walk over other tenants' rows.
         candidates: how many each leg brings to a fusion.
         timeout_seconds: for a connection, and for a statement.
+        cached_characters: of the results that are kept in memory.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class PostgresResourceIndex:
         exact_up_to: int,
         timeout_seconds: float,
         candidates: int = CANDIDATES_DEFAULT,
+        cached_characters: int = CHARACTERS_DEFAULT,
     ) -> None:
         self._pool = pool
         self._known_types = sorted(known_types)
@@ -52,13 +56,24 @@ class PostgresResourceIndex:
         self._exact_up_to = exact_up_to
         self._candidates = candidates
         self._timeout = timeout_seconds
+        self._lists: ResultLists[FoundResources] = ResultLists(cached_characters)
 
     async def search(
-        self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
+        self,
+        scope: AccessScope,
+        question: Question,
+        criteria: ResourceSearchCriteria,
+        fusion: Fusion,
+        rows: int | None = None,
     ) -> FoundResources:
         """The resources that the question's legs find, best first."""
         with _tracer.start_as_current_span("find resources") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
+                version = await read_version(connection, scope, self._timeout)
+                list_of = list_key(scope, question, criteria, fusion, rows)
+                known = self._lists.find(list_of, version)
+                if known is not None:
+                    return replace(known, cached=True)
                 run = SearchRun(
                     connection,
                     "resources",
@@ -69,7 +84,7 @@ class PostgresResourceIndex:
                         "tenant": scope.tenant_id,
                         "space": question.space_id,
                         "types": list(criteria.entity_types) or self._known_types,
-                        "top_n": criteria.top_n,
+                        "rows": rows or criteria.top_n,
                         "min_score": criteria.min_score,
                         "exact_up_to": self._exact_up_to,
                     },
@@ -84,9 +99,13 @@ class PostgresResourceIndex:
                     filtered=bool(criteria.entity_types),
                     read_before=None,
                 )
-                rows, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
+                records, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
-        return FoundResources(tuple(_match(row) for row in rows if row["entity_id"] is not None), legs)
+            matches = tuple(_match(row) for row in records if row["entity_id"] is not None)
+            total = used.total(records[0], size, criteria.min_score, len(matches))
+            found = FoundResources(matches, legs, total)
+            self._lists.keep(list_of, version, found, sum(len(match.embedding_text) for match in matches))
+        return found
 
     async def cosines(
         self, scope: AccessScope, question: Question, matches: Sequence[ResourceMatch]

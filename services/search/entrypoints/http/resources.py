@@ -11,6 +11,7 @@ from services.chassis.http.app import CallerScope
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_resources import SearchResources
 from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
+from services.search.domain.cursor import Cursor
 from services.search.domain.results import ResourceSearchResult, StoredResource
 from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
@@ -29,6 +30,11 @@ class ResourceSearchRequest(TechniqueParameters):
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
     mode: SearchMode | None = Field(
         default=None, strict=False, description="By meaning, by words, or by both; the service's setting when left out."
+    )
+    after: str | None = Field(
+        default=None,
+        description="Go on after this: `next` of the answer before. Everything else must be as it was.",
+        max_length=100,
     )
 
 
@@ -53,7 +59,13 @@ async def search_resources(
     Of one type, of several, or of all.
     """
     criteria = ResourceSearchCriteria(
-        body.query, tuple(body.entity_types or ()), body.top_n, body.min_score, body.mode, body.techniques()
+        body.query,
+        tuple(body.entity_types or ()),
+        body.top_n,
+        body.min_score,
+        body.mode,
+        body.techniques(),
+        None if body.after is None else Cursor.parse(body.after),
     )
     return await observed_search("resources", use_case(scope, criteria))
 

@@ -19,6 +19,7 @@ from services.search.domain.criteria import (
     PageRanges,
     SearchMode,
 )
+from services.search.domain.cursor import Cursor
 from services.search.domain.results import FileChunks, FileChunkSearchResult
 from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
@@ -34,6 +35,11 @@ class FileChunkSearchRequest(TechniqueParameters):
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
     mode: SearchMode | None = Field(
         default=None, strict=False, description="By meaning, by words, or by both; the service's setting when left out."
+    )
+    after: str | None = Field(
+        default=None,
+        description="Go on after this: `next` of the answer before. Everything else must be as it was.",
+        max_length=100,
     )
     file_id: int | None = Field(default=None, description="Look into this file only.")
     file_ids: list[int] | None = Field(default=None, description="Look into these files only.", max_length=1000)
@@ -100,6 +106,7 @@ async def search_file_chunks(
         wanted,
         body.exact,
         body.techniques(),
+        None if body.after is None else Cursor.parse(body.after),
     )
     return await observed_search("files", use_case(scope, criteria))
 

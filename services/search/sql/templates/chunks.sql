@@ -8,7 +8,7 @@ lexical_read AS MATERIALIZED (
 {lexical_read}
 ),
 lexical AS MATERIALIZED (
-    SELECT chunk_id, bm25_score
+    SELECT chunk_id, bm25_score, count(*) OVER () AS passing
     FROM lexical_read AS chunk
     WHERE bm25_score > 0 AND tenant_id = {tenant} AND space_id = {space}{filter}
     ORDER BY bm25_score DESC, chunk_id
@@ -22,8 +22,8 @@ ranked AS (
     ) AS by_word USING (chunk_id)
 ),
 candidate AS MATERIALIZED (
-    SELECT chunk.file_id, chunk.chunk_id, chunk.position, chunk.page_from, chunk.page_to, chunk.text,
-           {score} AS score, bm25_score, dense_rank, lexical_rank
+    SELECT chunk.file_id, chunk.chunk_id, chunk.position, chunk.page_from, chunk.page_to,
+           chunk.char_start, chunk.char_end, chunk.text, {score} AS score, bm25_score, dense_rank, lexical_rank
     FROM ranked
     JOIN module_embeddings_chunk_read AS chunk USING (chunk_id)
 ),
@@ -41,13 +41,19 @@ found AS (
     JOIN module_embeddings_file_read AS file ON file.file_id = weighed.file_id AND file.tenant_id = {tenant}
     WHERE {min_score}::float8 IS NULL OR score >= {min_score}::float8
     ORDER BY {order}, chunk_id
-    LIMIT {top_n}
+    LIMIT {rows}
 )
-SELECT counted.*, file_id, file_name, chunk_id, position, page_from, page_to, text, score, bm25_score, dense_rank,
-       lexical_rank, fused_score
+SELECT counted.*, file_id, file_name, chunk_id, position, page_from, page_to, char_start, char_end, text,
+       score, bm25_score, dense_rank, lexical_rank, fused_score
 FROM (
-    SELECT (SELECT count(*) FROM dense) AS dense_found, (SELECT count(*) FROM lexical_read) AS lexical_read,
-           (SELECT count(*) FROM lexical) AS lexical_found
+    SELECT by_meaning.*, by_word.*, (SELECT count(*) FROM lexical_read) AS lexical_read
+    FROM (
+        SELECT count(*) AS dense_found, coalesce(max(passing), count(*) FILTER (WHERE {passes})) AS dense_passing
+        FROM dense
+    ) AS by_meaning
+    CROSS JOIN (
+        SELECT count(*) AS lexical_found, coalesce(max(passing), 0) AS lexical_passing FROM lexical
+    ) AS by_word
 ) AS counted
 LEFT JOIN found ON true
 ORDER BY {order}, chunk_id

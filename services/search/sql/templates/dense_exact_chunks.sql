@@ -1,4 +1,4 @@
-    SELECT chunk_id, distance
+    SELECT chunk_id, distance, count(*) FILTER (WHERE {passes}) OVER () AS passing
     FROM (
         SELECT chunk_id, embedding <=> {vector} AS distance
         FROM module_embeddings_chunk_read AS chunk

@@ -1,4 +1,4 @@
-    SELECT entity_type, entity_id, distance
+    SELECT entity_type, entity_id, distance, count(*) FILTER (WHERE {passes}) OVER () AS passing
     FROM (
         SELECT entity_type, entity_id, embedding <=> {vector} AS distance
         FROM module_embeddings_unified

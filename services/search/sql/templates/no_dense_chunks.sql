@@ -1,1 +1,1 @@
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, NULL::bigint AS passing WHERE false

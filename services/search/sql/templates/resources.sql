@@ -8,7 +8,7 @@ lexical_read AS MATERIALIZED (
 {lexical_read}
 ),
 lexical AS MATERIALIZED (
-    SELECT entity_type, entity_id, bm25_score
+    SELECT entity_type, entity_id, bm25_score, count(*) OVER () AS passing
     FROM lexical_read
     WHERE bm25_score > 0 AND tenant_id = {tenant} AND entity_type = ANY ({types}::text[])
     ORDER BY bm25_score DESC, entity_type, entity_id
@@ -41,13 +41,19 @@ found AS (
     ) AS question
     WHERE {min_score}::float8 IS NULL OR score >= {min_score}::float8
     ORDER BY {order}, entity_type, entity_id
-    LIMIT {top_n}
+    LIMIT {rows}
 )
 SELECT counted.*, entity_type, entity_id, name, embedding_text, score, bm25_score, dense_rank, lexical_rank,
        fused_score, updated_at
 FROM (
-    SELECT (SELECT count(*) FROM dense) AS dense_found, (SELECT count(*) FROM lexical_read) AS lexical_read,
-           (SELECT count(*) FROM lexical) AS lexical_found
+    SELECT by_meaning.*, by_word.*, (SELECT count(*) FROM lexical_read) AS lexical_read
+    FROM (
+        SELECT count(*) AS dense_found, coalesce(max(passing), count(*) FILTER (WHERE {passes})) AS dense_passing
+        FROM dense
+    ) AS by_meaning
+    CROSS JOIN (
+        SELECT count(*) AS lexical_found, coalesce(max(passing), 0) AS lexical_passing FROM lexical
+    ) AS by_word
 ) AS counted
 LEFT JOIN found ON true
 ORDER BY {order}, entity_type, entity_id

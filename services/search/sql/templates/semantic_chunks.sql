@@ -5,16 +5,18 @@ WITH dense AS MATERIALIZED (
 {dense}
 ),
 found AS (
-    SELECT chunk.file_id, file.name AS file_name, chunk_id, chunk.position, chunk.page_from, chunk.page_to, chunk.text,
-           1 - distance AS score, dense_rank
+    SELECT chunk.file_id, file.name AS file_name, chunk_id, chunk.position, chunk.page_from, chunk.page_to,
+           chunk.char_start, chunk.char_end, chunk.text, 1 - distance AS score, dense_rank
     FROM (SELECT chunk_id, distance, rank() OVER (ORDER BY distance + 0) AS dense_rank FROM dense) AS ranked
     JOIN module_embeddings_chunk_read AS chunk USING (chunk_id)
     JOIN module_embeddings_file_read AS file ON file.file_id = chunk.file_id AND file.tenant_id = {tenant}
-    WHERE {min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8
+    WHERE {passes}
 )
-SELECT dense_found, 0 AS lexical_read, 0 AS lexical_found, found.*, NULL::float8 AS bm25_score,
+SELECT counted.*, 0 AS lexical_read, 0 AS lexical_found, 0 AS lexical_passing, found.*, NULL::float8 AS bm25_score,
        NULL::bigint AS lexical_rank, NULL::float8 AS fused_score
-FROM (SELECT count(*) AS dense_found FROM dense) AS counted
+FROM (
+    SELECT count(*) AS dense_found, coalesce(max(passing), count(*) FILTER (WHERE {passes})) AS dense_passing FROM dense
+) AS counted
 LEFT JOIN found ON true
 ORDER BY dense_rank, chunk_id
-LIMIT {top_n}
+LIMIT {rows}

@@ -13,11 +13,13 @@ found AS (
     JOIN module_embeddings_unified AS stored
       ON stored.entity_type = ranked.entity_type AND stored.entity_id = ranked.entity_id
      AND stored.tenant_id = {tenant} AND stored.space_id = {space} AND stored.entity_type = ANY ({types}::text[])
-    WHERE {min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8
+    WHERE {passes}
 )
-SELECT dense_found, 0 AS lexical_read, 0 AS lexical_found, found.*, NULL::float8 AS bm25_score,
+SELECT counted.*, 0 AS lexical_read, 0 AS lexical_found, 0 AS lexical_passing, found.*, NULL::float8 AS bm25_score,
        NULL::bigint AS lexical_rank, NULL::float8 AS fused_score
-FROM (SELECT count(*) AS dense_found FROM dense) AS counted
+FROM (
+    SELECT count(*) AS dense_found, coalesce(max(passing), count(*) FILTER (WHERE {passes})) AS dense_passing FROM dense
+) AS counted
 LEFT JOIN found ON true
 ORDER BY dense_rank, entity_type, entity_id
-LIMIT {top_n}
+LIMIT {rows}

@@ -1,0 +1,78 @@
+"""Result lists that were found before, each for as long as the index of its tenant has the same version.
+
+The version is read from the database at every search, so a list is never older than the last change that was committed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from hashlib import sha256
+from typing import Generic, TypeVar
+
+import asyncpg
+
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.postgres.queries import load_query
+from services.search.application.ports import Question
+from services.search.domain.fusion import Fusion
+from services.search.domain.results import FoundFileChunks, FoundResources, LegStatus
+
+CHARACTERS_DEFAULT = 20_000_000
+
+_MATCH_CHARACTERS = 500  # what a match takes besides its text
+
+Found = TypeVar("Found", FoundFileChunks, FoundResources)
+
+
+async def read_version(connection: asyncpg.Connection, scope: AccessScope, timeout_seconds: float) -> int:
+    """The version of the index of the scope's tenant."""
+    version: int = await connection.fetchval(
+        load_query("services.search", "index_version"), scope.tenant_id, timeout=timeout_seconds
+    )
+    return version
+
+
+def list_key(scope: AccessScope, question: Question, criteria: Hashable, fusion: Fusion, rows: int | None) -> Hashable:
+    """What two searches with the same list have in common, besides the version."""
+    vector = None if question.vector is None else sha256(question.vector.tobytes()).digest()
+    return scope, question.space_id, vector, question.text, criteria, fusion, rows
+
+
+class ResultLists(Generic[Found]):
+    """The lists asked for latest, as many as have no more than ``characters`` of text together; none when it is 0."""
+
+    def __init__(self, characters: int) -> None:
+        self._most = characters
+        self._characters = 0
+        self._lists: OrderedDict[Hashable, tuple[int, Found, int]] = OrderedDict()
+
+    def find(self, key: Hashable, version: int) -> Found | None:
+        """The list, None when it is unknown or of another version."""
+        known = self._lists.get(key)
+        if known is None:
+            return None
+        if known[0] != version:
+            self._drop(key)
+            return None
+        self._lists.move_to_end(key)
+        return known[1]
+
+    def keep(self, key: Hashable, version: int, found: Found, texts: int) -> None:
+        """Remember a list of ``texts`` characters, read when the version was this one or later.
+
+        One whose leg failed is not kept: the next search may fare better.
+        """
+        characters = texts + _MATCH_CHARACTERS * (len(found.matches) + 1)
+        legs = (found.legs.semantic, found.legs.lexical)
+        if characters > self._most or any(leg is not None and leg.status is not LegStatus.RAN for leg in legs):
+            return
+        if key in self._lists:
+            self._drop(key)
+        self._lists[key] = (version, found, characters)
+        self._characters += characters
+        while self._characters > self._most:
+            self._drop(next(iter(self._lists)))
+
+    def _drop(self, key: Hashable) -> None:
+        self._characters -= self._lists.pop(key)[2]

@@ -18,7 +18,7 @@ class InMemoryFileWork:
     done: list[tuple[object, ...]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
 
-    async def claim(self, limit: int) -> list[ClaimedFile]:
+    async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedFile]:
         return []
 
     async def renew(self, claim: ClaimedFile) -> None:

@@ -27,8 +27,8 @@ class EmbeddedChunk:
 class FileWork(Protocol):
     """The mirror of files as a work queue. Every write names the lease it is made under."""
 
-    async def claim(self, limit: int) -> list[ClaimedFile]:
-        """Take up to ``limit`` files that want work, each under a new lease."""
+    async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedFile]:
+        """Take up to ``limit`` files that want work, each under a new lease, at most ``large`` of them large ones."""
 
     async def renew(self, claim: ClaimedFile) -> None:
         """Extend the lease. Raises LeaseLostError when it is lost or the file changed since the claim."""

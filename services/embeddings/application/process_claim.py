@@ -24,6 +24,10 @@ class Claim(Protocol):
     def is_gone(self) -> bool:
         """Whether the source of record has it no more: then it is removed, however often that was tried."""
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it may take so long that it must leave a place for others."""
+
 
 C = TypeVar("C", bound=Claim)
 C_contra = TypeVar("C_contra", bound=Claim, contravariant=True)

@@ -50,7 +50,7 @@ class BatchResult:
 class ResourceWork(LeasedWork[ClaimedBatch], Protocol):
     """The mirror of resources as a work queue. Every write names the lease it is made under."""
 
-    async def claim(self, limit: int) -> list[ClaimedBatch]:
+    async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedBatch]:
         """Take up to ``limit`` batches that want work, each of one type under a new lease."""
 
     async def read(self, entity_type: str, entity_ids: Sequence[int]) -> list[ResourceContext]:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
+LARGE_BYTES = 8 * 2**20
+"""A file of more is large: it may take minutes, and never a worker's last place."""
+
 
 class Outcome(StrEnum):
     """How a COMPLETED file ended. EMPTY carries a reason: no usable text is never silently complete."""
@@ -49,6 +52,7 @@ class ClaimedFile:
         lease_token: fences every write.
         context: the file as it is, None when the source of record has it no more.
         traceparent: the trace that asked.
+        is_large: whether it had more than ``LARGE_BYTES`` when it was asked for.
     """
 
     file_id: int
@@ -59,6 +63,7 @@ class ClaimedFile:
     lease_token: UUID
     context: FileContext | None
     traceparent: str | None = None
+    is_large: bool = False
 
     @property
     def is_gone(self) -> bool:

@@ -55,6 +55,11 @@ class ClaimedBatch:
         """Always false: which of them are gone is known only when they are read."""
         return False
 
+    @property
+    def is_large(self) -> bool:
+        """Always false: batches are bounded."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class StoredText:

@@ -13,12 +13,12 @@ from opentelemetry import metrics, propagate, trace
 
 from services.chassis.observability import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY
+from services.embeddings.application.process_claim import C
 from services.embeddings.domain.file_work import ClaimedFile
 from services.embeddings.domain.resource_work import ClaimedBatch
 
 RETRY_SECONDS = 2.0
 
-C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 _log = get_logger(__name__)
@@ -52,12 +52,12 @@ class Label:
 class Queue(Protocol[C_co]):
     """Where work comes from."""
 
-    async def claim(self, limit: int) -> Sequence[C_co]:
-        """Take up to ``limit`` claims that want work, each under a lease."""
+    async def claim(self, limit: int, *, large: int) -> Sequence[C_co]:
+        """Take up to ``limit`` claims that want work, each under a lease, at most ``large`` of them large ones."""
 
 
 class Worker(Generic[C]):
-    """Keeps up to ``concurrency`` claims of one kind in hand.
+    """Keeps up to ``concurrency`` claims of one kind in hand, the last place for what is not large.
 
     Each kind of work has a worker of its own, so that a long document never holds up the resources, nor they it.
     """
@@ -81,7 +81,8 @@ class Worker(Generic[C]):
         self._concurrency = concurrency
         self._poll_seconds = poll_seconds
         self._shutdown_seconds = shutdown_seconds
-        self._in_hand: set[asyncio.Task[None]] = set()
+        self._large_places = max(1, concurrency - 1)
+        self._in_hand: dict[asyncio.Task[None], C] = {}
         self._duration = _meter.create_histogram(
             f"cauce.{kind}.duration", unit="s", description=f"From the claim of a {kind} to its end"
         )
@@ -90,11 +91,10 @@ class Worker(Generic[C]):
         """Work until ``stop`` is set; then finish what is in hand within the stated time, or give it back."""
         stopping = asyncio.ensure_future(stop.wait())
         while not stop.is_set():
-            claimed = await self._claim(self._concurrency - len(self._in_hand))
-            for claim in claimed:
+            for claim in await self._claim():
                 task = asyncio.create_task(self._run_one(claim))
-                self._in_hand.add(task)
-                task.add_done_callback(self._in_hand.discard)
+                self._in_hand[task] = claim
+                task.add_done_callback(self._in_hand.pop)
             busy = len(self._in_hand) == self._concurrency
             await asyncio.wait(
                 {stopping, *self._in_hand},
@@ -107,9 +107,10 @@ class Worker(Generic[C]):
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
 
-    async def _claim(self, limit: int) -> Sequence[C]:
+    async def _claim(self) -> Sequence[C]:
+        large = self._large_places - sum(claim.is_large for claim in self._in_hand.values())
         try:
-            return await self._queue.claim(limit)
+            return await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
         except DATABASE_AWAY as error:
             _log.warning("claim_failed", kind=self._kind, error=f"{type(error).__name__}: {error}")
             await asyncio.sleep(RETRY_SECONDS)

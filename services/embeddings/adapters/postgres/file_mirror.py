@@ -15,6 +15,7 @@ from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.postgres.queries import load_query
 from services.embeddings.adapters.postgres.file_work import OUTBOX
 from services.embeddings.application.ports import QueueDepth
+from services.embeddings.domain.file_work import LARGE_BYTES
 
 SWEEP_BATCH = 10_000
 
@@ -35,6 +36,7 @@ class PostgresFileMirror:
                 load_query(_PACKAGE, "mark_files"),
                 [event.aggregate_id for event in events],
                 [event.traceparent for event in events],
+                LARGE_BYTES,
             )
             if deleted:
                 await _remove(connection, deleted)
@@ -48,7 +50,7 @@ class PostgresFileMirror:
             marked = [row["file_id"] for row in rows if row["reason"] != "ORPHANED"]
             orphaned = [row["file_id"] for row in rows if row["reason"] == "ORPHANED"]
             if marked:
-                await connection.execute(load_query(_PACKAGE, "mark_files"), marked, [None] * len(marked))
+                await connection.execute(load_query(_PACKAGE, "mark_files"), marked, [None] * len(marked), LARGE_BYTES)
             if orphaned:
                 await _remove(connection, orphaned)
         return found

@@ -43,11 +43,20 @@ class PostgresFileWork:
     def __init__(self, pool: asyncpg.Pool, *, lease_seconds: float) -> None:
         self._pool = pool
         self._lease_seconds = lease_seconds
+        self._last_turn = ""
 
-    async def claim(self, limit: int) -> list[ClaimedFile]:
-        """Take up to ``limit`` files that want work, each under a new lease."""
-        rows = await self._pool.fetch(load_query(_PACKAGE, "claim_files"), limit, self._lease_seconds)
-        return [_claimed(row) for row in rows]
+    async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedFile]:
+        """Take up to ``limit`` files that want work, each under a new lease, at most ``large`` of them large ones.
+
+        Tenants take turns, so that one's many files do not hold up another's few.
+        """
+        most_large = limit if large is None else large
+        query = load_query(_PACKAGE, "claim_files")
+        rows = await self._pool.fetch(query, limit, self._lease_seconds, most_large, self._last_turn)
+        claims = [_claimed(row) for row in rows]
+        if claims:
+            self._last_turn = claims[-1].tenant_id
+        return claims
 
     async def renew(self, claim: ClaimedFile) -> None:
         """Extend the lease. Raises LeaseLostError."""

@@ -52,9 +52,13 @@ class PostgresResourceWork:
         self._types = types
         self._lease_seconds = lease_seconds
         self._rest_seconds = rest_seconds
+        self._last_turn = ""
 
-    async def claim(self, limit: int) -> list[ClaimedBatch]:
-        """Take up to ``limit`` batches that want work, each of one type under a new lease."""
+    async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedBatch]:  # noqa: ARG002
+        """Take up to ``limit`` batches that want work, each of one type under a new lease. None is large.
+
+        Tenants take turns, so that one's many resources do not hold up another's few.
+        """
         batches: list[ClaimedBatch] = []
         while len(batches) < limit and (rows := await self._claim()):
             resources = tuple(
@@ -140,8 +144,10 @@ class PostgresResourceWork:
     async def _claim(self) -> list[asyncpg.Record]:
         query = load_query(_PACKAGE, "claim_resources")
         rows: list[asyncpg.Record] = await self._pool.fetch(
-            query, list(self._types), MOST_IN_BATCH, self._lease_seconds
+            query, list(self._types), MOST_IN_BATCH, self._lease_seconds, self._last_turn
         )
+        if rows and rows[0]["turn"] is not None:
+            self._last_turn = rows[0]["turn"]
         return rows
 
     async def _settle_mirror(

@@ -9,3 +9,14 @@ CREATE TABLE module_embeddings_model_quota (
     resume_at      timestamptz NOT NULL DEFAULT now(),
     under_way      jsonb       NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
+
+-- Whether a file is so large that it may not take a worker's last place.
+ALTER TABLE module_embeddings_files_file ADD COLUMN large boolean NOT NULL DEFAULT false;
+
+-- The queues again: what may be claimed now, oldest first, by tenant, so that tenants can take turns.
+DROP INDEX module_embeddings_files_file_pending;
+CREATE INDEX module_embeddings_files_file_pending
+    ON module_embeddings_files_file (tenant_id, large, available_at, file_id) WHERE status = 'PENDING';
+DROP INDEX module_embeddings_resource_pending;
+CREATE INDEX module_embeddings_resource_pending
+    ON module_embeddings_resource (tenant_id, entity_type, available_at, entity_id) WHERE status = 'PENDING';

@@ -1,0 +1,72 @@
+"""The Gemini API with little to give: so many texts in a window, so long for an answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from threading import Lock
+
+from tests.support.gemini_server import GeminiServer, Reply, failure
+
+
+@dataclass
+class Window:
+    """A span of time that begins with the first call after the one before, and what was embedded in it."""
+
+    ends: float
+    texts: int = 0
+
+
+class ScarceGemini(GeminiServer):
+    """Refuses with a 429 what is more than allowed, and asks to wait until the window ends.
+
+    Attributes:
+        windows: those that were opened, in order.
+        embedded: the texts of each call that was let through.
+        refused: calls that were not.
+        most_at_once: calls that were answered at the same time.
+    """
+
+    def __init__(self, *, texts: int | None = None, window_seconds: float = 1.0, latency_seconds: float = 0.0) -> None:
+        """``texts`` are allowed in a window; None: any number."""
+        super().__init__()
+        self._allowed = texts
+        self._window_seconds = window_seconds
+        self._latency_seconds = latency_seconds
+        self._counting = Lock()
+        self.windows: list[Window] = []
+        self.embedded: list[list[str]] = []
+        self.refused = 0
+        self.at_once = self.most_at_once = 0
+
+    def answer(self, path: str, key: str | None, size: int, body: bytes) -> Reply:
+        """Answer after the latency, or refuse at once."""
+        if not path.endswith(":batchEmbedContents"):
+            return super().answer(path, key, size, body)
+        texts = ["".join(part["text"] for part in item["content"]["parts"]) for item in json.loads(body)["requests"]]
+        with self._counting:
+            wait = self._take(len(texts))
+            if wait is not None:
+                self.refused += 1
+                return failure(429, "RESOURCE_EXHAUSTED", retry_info=f"{wait:.3f}s")
+            self.embedded.append(texts)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            time.sleep(self._latency_seconds)
+            return super().answer(path, key, size, body)
+        finally:
+            with self._counting:
+                self.at_once -= 1
+
+    def _take(self, texts: int) -> float | None:
+        """Count the texts, or return the seconds until there may be more."""
+        now = time.monotonic()
+        if not self.windows or now >= self.windows[-1].ends:
+            self.windows.append(Window(now + self._window_seconds))
+        window = self.windows[-1]
+        if self._allowed is not None and window.texts + texts > self._allowed:
+            return window.ends - now
+        window.texts += texts
+        return None

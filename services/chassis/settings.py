@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from services.chassis.models.language import Prices
 from services.chassis.models.limiter import Rates
-from services.chassis.models.model_settings import ModelSettings
+from services.chassis.models.model_settings import LanguageSettings, ModelSettings
 from services.chassis.resource_types import DEFAULT_FOLDER
 
 
@@ -81,3 +82,37 @@ class GeminiSettings(CauceSettings):
         """The same, as the models take it."""
         given = {name: getattr(self, name) for name in GeminiSettings.model_fields}
         return ModelSettings(**{name: value for name, value in given.items() if value is not None})
+
+
+class LanguageModelSettings(CauceSettings):
+    """The language model, as ``LanguageSettings`` has it. Prices are per million tokens, in any one currency."""
+
+    language_model: Literal["none", "gemini", "openai"] = "none"
+    language_model_name: str | None = None
+    language_base_url: str | None = None
+    language_api_key: str | None = Field(default=None, repr=False)
+    language_timeout_seconds: float = Field(default=10, gt=0)
+    language_concurrency: int = Field(default=8, ge=1)
+    language_price_in: float | None = Field(default=None, ge=0)
+    language_price_out: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _both_prices_or_none(self) -> Self:
+        if (self.language_price_in is None) != (self.language_price_out is None):
+            raise ValueError("set CAUCE_LANGUAGE_PRICE_IN and CAUCE_LANGUAGE_PRICE_OUT both, or none")
+        return self
+
+    def language_settings(self) -> LanguageSettings:
+        """The same, as the models take it."""
+        prices = None
+        if self.language_price_in is not None and self.language_price_out is not None:
+            prices = Prices(self.language_price_in, self.language_price_out)
+        return LanguageSettings(
+            provider=self.language_model,
+            model=self.language_model_name,
+            base_url=self.language_base_url,
+            api_key=self.language_api_key,
+            timeout_seconds=self.language_timeout_seconds,
+            concurrency=self.language_concurrency,
+            prices=prices,
+        )

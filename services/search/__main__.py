@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from services.chassis.http.server import serve
 from services.chassis.observability import setup
 from services.search.bootstrap import build_app
-from services.search.settings import GeminiSettings, SearchSettings
+from services.search.settings import GeminiSettings, LanguageModelSettings, SearchSettings
 
 
 def main() -> None:
     """Serve until a signal stops the process."""
     setup("search")
     settings = SearchSettings()
-    serve(build_app(settings, GeminiSettings().model_settings()), settings)
+    models = replace(GeminiSettings().model_settings(), language=LanguageModelSettings().language_settings())
+    serve(build_app(settings, models), settings)
 
 
 if __name__ == "__main__":

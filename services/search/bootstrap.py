@@ -15,7 +15,7 @@ from services.chassis.http.app import HealthCheck, create_app
 from services.chassis.http.body_limit import BodyLimit
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.models.model_settings import ModelSettings
-from services.chassis.models.registry import KNOWN_SPACES, build_query_embedder
+from services.chassis.models.registry import KNOWN_SPACES, build_language_model, build_query_embedder
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.observability import get_logger
 from services.chassis.postgres.pool import create_pool
@@ -107,7 +107,10 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 neighbour_weight=settings.search_neighbour_weight,
                 rank_constant=settings.search_rank_constant,
             )
-            retrieval = Retrieval(questions, AskModel(None), fusion)
+            language_model = build_language_model(models)
+            if language_model is not None:
+                resources.push_async_callback(language_model.aclose)
+            retrieval = Retrieval(questions, AskModel(language_model, models.language.prices), fusion)
             app.state.search_file_chunks = SearchFileChunks(retrieval, index)
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(

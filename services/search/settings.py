@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from services.chassis.settings import GeminiSettings, HttpSettings, ResourceTypeSettings
+from services.chassis.settings import GeminiSettings, HttpSettings, LanguageModelSettings, ResourceTypeSettings
 
 
 class SearchSettings(HttpSettings, ResourceTypeSettings):
@@ -49,4 +49,4 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
     search_space_poll_seconds: float = Field(default=2, gt=0)
 
 
-__all__ = ["GeminiSettings", "SearchSettings"]
+__all__ = ["GeminiSettings", "LanguageModelSettings", "SearchSettings"]

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from base64 import urlsafe_b64decode
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.message import Message
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from typing import Any
 
 from PIL import Image
+
+from tests.support.scripted_server import Reply, ScriptedServer
 
 API_KEY = "test-key"
 PREFIX = "/v1/models/"
@@ -41,15 +41,6 @@ class Request:
     def texts(self) -> list[str]:
         """The texts to embed."""
         return ["".join(part["text"] for part in item["content"]["parts"]) for item in self.body["requests"]]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the server answers; ``body`` is sent as it is when it is text."""
-
-    status: int
-    body: Any
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 Behaviour = Callable[[Request], Reply]
@@ -99,68 +90,27 @@ def vector(text: str, model: str, dimensions: int, task: str | None = None) -> l
     return [number / norm * scale for number in numbers[:dimensions]]
 
 
-class GeminiServer:
-    """A context manager around the running server.
-
-    Attributes:
-        requests: what came in, in order.
-        url: the address for ``gemini_base_url``.
-    """
-
-    def __init__(self) -> None:
-        self.requests: list[Request] = []
-        self._script: deque[Behaviour] = deque()
-        self._released = threading.Event()
-        self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> GeminiServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def then(self, *replies: Reply | Behaviour) -> None:
-        """Answer the next requests so, one each; after them the server behaves again."""
-        for reply in replies:
-            self._script.append(reply if callable(reply) else _always(reply))
-
-    def then_hang(self) -> None:
-        """Leave the next request without an answer until the server stops."""
-
-        def hang(_: Request) -> Reply:
-            self._released.wait()
-            return failure(503, "UNAVAILABLE")
-
-        self._script.append(hang)
+class GeminiServer(ScriptedServer[Request]):
+    """The server; ``url`` is the address for ``gemini_base_url``."""
 
     def calls(self, method: str) -> list[Request]:
         """The requests for one method."""
         return [request for request in self.requests if request.method == method]
 
-    def answer(self, path: str, key: str | None, size: int, body: bytes) -> Reply:
-        """Answer a request by the script, else by the rules."""
+    def parse(self, path: str, body: bytes) -> Request:
+        """The request as tests see it."""
         model, _, method = path.removeprefix(PREFIX).partition(":")
-        request = Request(model, method, json.loads(body))
-        with self._lock:
-            self.requests.append(request)
-            behaviour = self._script.popleft() if self._script else None
-        if behaviour is not None:
-            return behaviour(request)
-        if not path.startswith(PREFIX) or method not in _METHODS:
+        return Request(model, method, json.loads(body))
+
+    def answer(self, request: Request, path: str, headers: Message, body: bytes) -> Reply:
+        """Answer by the rules."""
+        if not path.startswith(PREFIX) or request.method not in _METHODS:
             return failure(404, "NOT_FOUND", message=f"no {path}")
-        if key != API_KEY:
+        if headers.get("x-goog-api-key") != API_KEY:
             return failure(400, "INVALID_ARGUMENT", message="API key not valid.", reason="API_KEY_INVALID")
-        if size > MOST_BYTES:
+        if len(body) > MOST_BYTES:
             return failure(400, "INVALID_ARGUMENT", message="Request payload size exceeds the limit")
-        return _METHODS[method](request)
+        return _METHODS[request.method](request)
 
 
 def embed(request: Request) -> Reply:
@@ -209,32 +159,3 @@ _METHODS: dict[str, Behaviour] = {
     "countTokens": _count,
     "generateContent": _generate,
 }
-
-
-def _always(reply: Reply) -> Behaviour:
-    return lambda _: reply
-
-
-def _handler(gemini: GeminiServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            reply = gemini.answer(self.path, self.headers.get("x-goog-api-key"), len(body), body)
-            data = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
-            try:
-                self.send_response(reply.status)
-                for name, value in reply.headers:
-                    self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-            except ConnectionError:
-                self.close_connection = True
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    return Handler

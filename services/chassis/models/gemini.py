@@ -1,4 +1,4 @@
-"""Gemini, for embeddings and for describing images: the only module that knows the ``google-genai`` package.
+"""Gemini, for embeddings, images and questions of language: the only module that knows the ``google-genai`` package.
 
 The package retries nothing by itself, so this module does: a 429 is waited out by its own delay and never counts as an
 attempt; a passing fault is tried again a few times; and one deadline bounds a call with its retries.
@@ -10,9 +10,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, replace
 from functools import cache
 from ssl import SSLContext
 from textwrap import shorten
@@ -22,7 +20,6 @@ import httpx2
 import stamina
 from google import genai
 from google.genai import errors, types
-from pydantic import ValidationError
 
 from services.chassis.kernel.errors import (
     CauceError,
@@ -31,9 +28,20 @@ from services.chassis.kernel.errors import (
     UnavailableError,
 )
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
+from services.chassis.models.language import Answer, LanguageModelError, Prompt, Usage
 from services.chassis.models.limiter import AskedToWaitError, CallLimiter, CallQuota, Cost, Rates
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
+from services.chassis.models.structured import (
+    THINKING_TOKENS,
+    UNCOMPRESSED,
+    bound_answer,
+    finite_seconds,
+    invalid_answer,
+    read_answer,
+    retry_after,
+    schema_of,
+)
 from services.chassis.models.telemetry import count_refused, count_tokens, observed_call
 from services.chassis.models.texts import CallLimits, TextSize, batches, require_embeddable
 
@@ -49,7 +57,8 @@ _BYTES_PER_CALL = 3_500_000  # the service takes 4 MiB; the rest is for what wra
 _BYTES_AROUND_TEXT = 256
 _TOKENS_PER_IMAGE = 1_300  # at most, with the instruction
 
-_GARBLED = (json.JSONDecodeError, ValidationError)
+# The package takes an answer apart without looking at what it is.
+_GARBLED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 _T = TypeVar("_T")
 
@@ -83,7 +92,8 @@ class GeminiClient:
         ConfigurationError: ``GEMINI_KEY_MISSING``.
     """
 
-    def __init__(self, settings: ModelSettings, quota: CallQuota) -> None:
+    def __init__(self, settings: ModelSettings, quota: CallQuota, *, short_answers: bool = False) -> None:
+        """``short_answers`` refuses answers that are longer than a language model's can be."""
         if not settings.gemini_api_key:
             raise ConfigurationError(
                 "GEMINI_KEY_MISSING",
@@ -95,7 +105,11 @@ class GeminiClient:
         self._limiter = CallLimiter(quota, lease_seconds=settings.gemini_timeout_seconds + _LEASE_MARGIN_SECONDS)
         certificates = _certificates()
         # An explicit client keeps the package from switching to aiohttp where that happens to be installed.
-        self._http = httpx2.AsyncClient(verify=certificates)
+        self._http = httpx2.AsyncClient(
+            verify=certificates,
+            headers=UNCOMPRESSED if short_answers else None,
+            event_hooks={"response": [bound_answer] if short_answers else []},
+        )
         self._genai = genai.Client(
             vertexai=False,
             api_key=settings.gemini_api_key,
@@ -146,6 +160,8 @@ class GeminiClient:
             raise UnavailableError(code, f"{model} gave no answer in time") from error
         except _GARBLED as error:
             raise CallFailedError(code, f"{model} answered something that is not its API") from error
+        except httpx2.DecodingError as error:
+            raise CallFailedError(code, f"{model} gave an answer that cannot be taken: {error}") from error
         except httpx2.TransportError as error:
             raise _transport_failure(code, error) from error
         except errors.APIError as error:
@@ -328,6 +344,69 @@ class GeminiVision:
         await self._client.aclose()
 
 
+class GeminiLanguageModel:
+    """Implements ``LanguageModel``."""
+
+    def __init__(self, settings: ModelSettings, quota: CallQuota) -> None:
+        language = settings.language
+        self._model = language.model or settings.gemini_vision_model
+        self._client = GeminiClient(
+            replace(
+                settings,
+                gemini_timeout_seconds=language.timeout_seconds,
+                gemini_deadline_seconds=language.timeout_seconds,
+                gemini_waits_count=True,
+            ),
+            quota,
+            short_answers=True,
+        )
+
+    @property
+    def name(self) -> str:
+        """Which model answers."""
+        return self._model
+
+    async def answer(self, prompt: Prompt, shape: type[_T]) -> Answer[_T]:
+        """Ask, and wait no longer than the configured time. Raises LanguageModelError."""
+        config = types.GenerateContentConfig(
+            system_instruction=prompt.instructions,
+            temperature=0,
+            max_output_tokens=prompt.max_tokens + THINKING_TOKENS,
+            response_mime_type="application/json",
+            response_json_schema=schema_of(shape),
+        )
+        try:
+            response: types.GenerateContentResponse = await self._client.call(
+                prompt.operation,
+                self._model,
+                Cost(1, _size(prompt.instructions + prompt.content).tokens),
+                lambda: self._client.models.generate_content(model=self._model, contents=prompt.content, config=config),
+            )
+        except UnavailableError as error:
+            raise LanguageModelError(
+                "LANGUAGE_MODEL_UNAVAILABLE", error.message, remedy=error.remedy, retry_after=error.retry_after
+            ) from error
+        except CauceError as error:
+            raise LanguageModelError("LANGUAGE_MODEL_REFUSED", error.message) from error
+        usage = _usage(response)
+        count_tokens(PROVIDER, self._model, prompt.operation, (usage.tokens_in or 0) + (usage.tokens_out or 0))
+        if (reason := _broken_off(response)) is not None:
+            raise invalid_answer(reason, usage)
+        return read_answer(response.text, shape, usage)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def _usage(response: Any) -> Usage:
+    """What was read, and what was written and thought: both are paid for."""
+    counts = response.usage_metadata
+    if counts is None or counts.prompt_token_count is None or counts.candidates_token_count is None:
+        return Usage()
+    return Usage(counts.prompt_token_count, counts.candidates_token_count + (counts.thoughts_token_count or 0))
+
+
 @cache
 def _certificates() -> SSLContext:
     """Loaded once: the package would do so three times for every client, which takes a quarter of a second."""
@@ -336,17 +415,20 @@ def _certificates() -> SSLContext:
 
 def _whole_answer(response: Any) -> str:
     """The text of an answer that the model ended by itself."""
+    if (reason := _broken_off(response)) is not None:
+        raise ImageNotDescribedError("IMAGE_NOT_DESCRIBED", f"the model gave no whole description: {reason}")
+    text: str = response.text
+    return text
+
+
+def _broken_off(response: Any) -> str | None:
+    """Why an answer is not whole; None for one with a text that the model ended by itself."""
     if not response.candidates:
         feedback = response.prompt_feedback
-        reason = feedback.block_reason.value if feedback and feedback.block_reason else "no candidate"
-    elif (finish := response.candidates[0].finish_reason) is None or finish.value != "STOP":
-        reason = finish.value if finish else "no finish reason"
-    elif response.text and response.text.strip():
-        text: str = response.text
-        return text
-    else:
-        reason = "an empty answer"
-    raise ImageNotDescribedError("IMAGE_NOT_DESCRIBED", f"the model gave no whole description: {reason}")
+        return feedback.block_reason.value if feedback and feedback.block_reason else "no candidate"
+    if (finish := response.candidates[0].finish_reason) is None or finish.value != "STOP":
+        return finish.value if finish else "no finish reason"
+    return None if response.text and response.text.strip() else "an empty answer"
 
 
 def _size(text: str) -> TextSize:
@@ -363,34 +445,13 @@ def _passes(error: Exception) -> bool:
 
 def _asked_delay(error: errors.APIError) -> float | None:
     """The longest wait that the answer asks for, by header or by ``google.rpc.RetryInfo``; None without one."""
-    delays = [_retry_after(error)]
+    delays = [retry_after(error.response.headers.get("Retry-After") if error.response is not None else None)]
     body = error.details if isinstance(error.details, dict) else {}
     details = body.get("error", body).get("details") or []
     for detail in details:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
-            delays.append(_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
+            delays.append(finite_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
     return max((delay for delay in delays if delay is not None), default=None)
-
-
-def _retry_after(error: errors.APIError) -> float | None:
-    value = error.response.headers.get("retry-after") if error.response is not None else None
-    if value is None:
-        return None
-    seconds = _seconds(value)
-    if seconds is None:
-        try:
-            seconds = max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-        except ValueError:
-            return None
-    return seconds
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
 
 
 def _transport_failure(code: str, error: Exception) -> UnavailableError:

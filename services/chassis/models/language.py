@@ -73,7 +73,17 @@ class LanguageModelError(UnavailableError):
         usage: what the answer took all the same.
     """
 
-    usage: Usage = Usage()
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        remedy: str | None = None,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(code, message, remedy=remedy, retry_after=retry_after)
+        self.usage = usage or Usage()
 
 
 class LanguageModel(Protocol):

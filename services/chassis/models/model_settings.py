@@ -4,8 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
+from services.chassis.models.language import Prices
 from services.chassis.models.limiter import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageSettings:
+    """Settings of the language model of one process.
+
+    Attributes:
+        provider: ``none``, ``gemini``, or ``openai`` for any server with that API.
+        model: its name at the provider; of Gemini a default, of others needed.
+        base_url: of an ``openai`` server, up to and with its version, as in ``http://127.0.0.1:8000/v1``.
+        api_key: of an ``openai`` server that wants one; Gemini has its own.
+        timeout_seconds: the longest wait for an answer, with retries and waits for quota.
+        concurrency: calls of this process under way at once.
+        prices: for costs in answers.
+    """
+
+    provider: Literal["none", "gemini", "openai"] = "none"
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout_seconds: float = 10.0
+    concurrency: int = 8
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +50,7 @@ class ModelSettings:
         gemini_quotas: what all workers together may use of a model, by its id.
         gemini_items_per_call: texts in one call, at most 100. Quota counts texts, so a quota per minute that is smaller
             than this can never be met: lower it then.
+        language: the language model.
     """
 
     gemini_api_key: str | None = field(default=None, repr=False)
@@ -36,3 +62,4 @@ class ModelSettings:
     gemini_concurrency: int = 16
     gemini_quotas: Mapping[str, Rates] = field(default_factory=dict)
     gemini_items_per_call: int = 100
+    language: LanguageSettings = field(default_factory=LanguageSettings)

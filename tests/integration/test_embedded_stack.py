@@ -113,7 +113,7 @@ async def test_clone_is_migrated_and_serves_each_role(database: Database) -> Non
 
 async def test_server_has_vectors_bm25_and_letters_beyond_ascii(database: Database) -> None:
     connection = await asyncpg.connect(database.admin_url)
-    await connection.execute("CREATE EXTENSION pg_textsearch; CREATE EXTENSION unaccent")
+    await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_textsearch; CREATE EXTENSION IF NOT EXISTS unaccent")
     assert await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'") == "0.8.6"
     lexemes = await connection.fetchval("SELECT to_tsvector('spanish', '¿Cuál «presión» “máxima”…')::text")
     await connection.close()

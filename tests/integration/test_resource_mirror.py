@@ -205,6 +205,21 @@ class TestSweep:
         await world.drain()
         assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- New"
 
+    async def test_readers_follow_a_lost_change_of_what_waits_already(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(
+            await world.put("variable", 5, "Inlet flow"), await world.put("query", 7, "Total", variables=[5])
+        )
+        await world.mirror.mark([await world.put("variable", 5, "Outlet flow")])
+        later = "UPDATE module_embeddings_resource SET available_at = now() + interval '1 hour' WHERE entity_id = 5"
+        await world.admin.execute(later)
+        await world.drain()
+        await world.put("variable", 5, "Total flow")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"STALE": 1}}
+        await world.drain()
+        assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- Total flow"
+        assert await world.mirror.sweep() == {}
+
     async def test_a_lost_deletion_is_orphaned(self, world: ResourceWorld) -> None:
         await world.mark_and_drain(await world.put("variable", 5, "Flow"))
         await world.delete("variable", 5)

@@ -51,12 +51,9 @@ class Tables:
         self.work = PostgresFileWork(self.pool, lease_seconds=60)
 
     def clear(self) -> None:
-        self.run(
-            self.source.execute(
-                "TRUNCATE module_files_file, module_embeddings_files_file, module_embeddings_file_chunk, "
-                "module_embeddings_outbox"
-            )
-        )
+        """Not by TRUNCATE: the lexical index of pg_textsearch does not survive one."""
+        for table in ("module_files_file", "module_embeddings_files_file", "module_embeddings_outbox"):
+            self.run(self.source.execute(f"DELETE FROM {table}"))
 
     def close(self) -> None:
         self.run(self.pool.close())

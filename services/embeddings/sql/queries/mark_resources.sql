@@ -2,7 +2,8 @@
 -- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
 -- of record decides: one that it does not have is not marked. One that was reconciled just now rests for $7 seconds, so
 -- that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead of its readers. Returns for
--- each whether it is there, and its readers. Rows are locked in one order, those that are to be removed next as well.
+-- each whether it is there, and its readers. The mirror keeps the revision that the readers were told of. Rows are locked
+-- in one order, those that are to be removed next as well.
 WITH asked AS MATERIALIZED (
     SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
@@ -10,11 +11,11 @@ WITH asked AS MATERIALIZED (
     GROUP BY entity_type, entity_id
 ), present AS MATERIALIZED (
     -- OFFSET 0 keeps each of these joins a look-up by index; a hash of all resources would evaluate what all of them read.
-    SELECT asked.entity_type, asked.entity_id, found.tenant_id, found.name, found.reads, asked.requested_at,
-           asked.traceparent
+    SELECT asked.entity_type, asked.entity_id, found.tenant_id, found.name, found.reads, found.revision,
+           asked.requested_at, asked.traceparent
     FROM asked
     CROSS JOIN LATERAL (
-        SELECT context.tenant_id, context.name, context.reads
+        SELECT context.tenant_id, context.name, context.reads, context.revision
         FROM module_embeddings_resource_context AS context
         WHERE context.entity_type = asked.entity_type AND context.entity_id = asked.entity_id
         OFFSET 0
@@ -40,12 +41,14 @@ WITH asked AS MATERIALIZED (
     END
 ), wanted AS (
     SELECT DISTINCT ON (entity_type, entity_id) entity_type, entity_id, tenant_id, name, requested_at, traceparent,
+           revision,
            CASE distance WHEN 0 THEN now() - make_interval(secs => $8) ELSE now() END AS available_at
     FROM (
-        SELECT entity_type, entity_id, tenant_id, name, requested_at, traceparent, 0 AS distance FROM present
+        SELECT entity_type, entity_id, tenant_id, name, requested_at, traceparent, revision, 0 AS distance
+        FROM present
         UNION ALL
         SELECT reader.entity_type, reader.entity_id, mirror.tenant_id, mirror.name, asked.requested_at,
-               asked.traceparent, 1
+               asked.traceparent, NULL, 1
         FROM reader
         JOIN asked ON asked.entity_type = reader.source_type AND asked.entity_id = reader.source_id
         CROSS JOIN LATERAL (
@@ -56,7 +59,7 @@ WITH asked AS MATERIALIZED (
         ) AS mirror
         UNION ALL
         SELECT asked.entity_type, asked.entity_id, mirror.tenant_id, mirror.name, asked.requested_at,
-               asked.traceparent, 0
+               asked.traceparent, NULL, 0
         FROM asked
         LEFT JOIN present USING (entity_type, entity_id)
         CROSS JOIN LATERAL (
@@ -70,7 +73,7 @@ WITH asked AS MATERIALIZED (
     ORDER BY entity_type, entity_id, distance, requested_at
 ), marked AS (
     INSERT INTO module_embeddings_resource AS mirror
-        (entity_type, entity_id, tenant_id, name, requested_at, traceparent, available_at)
+        (entity_type, entity_id, tenant_id, name, requested_at, traceparent, announced_revision, available_at)
     SELECT * FROM wanted ORDER BY entity_type, entity_id
     ON CONFLICT (entity_type, entity_id) DO UPDATE
     SET generation = mirror.generation + 1,
@@ -82,6 +85,7 @@ WITH asked AS MATERIALIZED (
             ELSE excluded.requested_at
         END,
         traceparent = excluded.traceparent,
+        announced_revision = coalesce(excluded.announced_revision, mirror.announced_revision),
         attempts = 0,
         available_at = greatest(excluded.available_at, mirror.finished_at + make_interval(secs => $7)),
         updated_at = now()

@@ -1,6 +1,7 @@
 -- Resources of the type $1 whose mirror or vector disagrees with the source of record, by reason, at most $6. Their
 -- recipe is $2, the active space $3. A change of the last $4 seconds is on its way; a lease is stuck $5 seconds after
--- its end.
+-- its end. One that waits or is worked on gets its newest text by itself, but a change that nobody announced also has
+-- readers who were not told of it.
 SELECT entity_id, reason
 FROM (
     SELECT entity_id,
@@ -10,6 +11,7 @@ FROM (
                WHEN context.revision IS NULL THEN 'ORPHANED'
                WHEN mirror.status = 'PROCESSING' AND mirror.lease_expires_at < now() - make_interval(secs => $5)
                    THEN 'STUCK'
+               WHEN mirror.announced_revision <> context.revision THEN 'STALE'
                WHEN mirror.status NOT IN ('COMPLETED', 'FAILED') THEN NULL
                WHEN mirror.revision IS DISTINCT FROM context.revision THEN 'STALE'
                WHEN mirror.recipe IS DISTINCT FROM $2 THEN 'STALE'

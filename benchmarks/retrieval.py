@@ -1,9 +1,10 @@
-"""How well each mode of the search finds what questions ask for, on question sets given by path or made here.
+"""What settings of the fusion do to the question sets that ``cauce eval`` reads, in one process with the index itself.
 
-Reads the SQuAD layout (with ``sentence_breaks`` a sentence is a chunk, else a paragraph is) into a scratch database,
-asks every question in every mode through the service's own index, and prints one JSON line a run: R@1, R@10, MRR and
-nDCG@10. ``--questions`` asks those of a parallel file; ``--codes`` takes a set of codes, part numbers, names and typos
-made from a seed. Run with ``python -m benchmarks.retrieval [FILE] [--set search_dense_weight=0.7 ...]``.
+Each document is a chunk, and each passage where documents have those. Prints one JSON line a run, with the measures
+and their 95 % confidence. ``--set`` gives a run its settings and may be repeated. ``--halves`` chooses among the runs
+on one half of the documents' questions and measures the choice on the other half, both ways. Without a DATASET it takes
+a set of codes, part numbers, names and typos made from a seed; ``--write FOLDER`` writes that set for ``cauce eval``.
+Run with ``python -m benchmarks.retrieval [DATASET] [--set search_dense_weight=0.7 ...]``.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import numpy as np
+from numpy.typing import NDArray
 
+from cli.measuring.datasets import Dataset, Document, JudgedQuestion, read_dataset
+from cli.measuring.measures import Values, compare, measure, percentiles, summary
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
 from services.chassis.kernel.scope import AccessScope
@@ -39,6 +41,8 @@ from services.search.settings import SearchSettings
 
 TENANT = "bench"
 DEPTH = 10
+SEED = 1
+CHOSEN_BY = "nDCG@10"
 SHEET = (
     "La {thing} con código {code} y referencia {part} la suministra {maker}. Se revisa cada seis meses y su lectura"
     " llega por {variable}. Antes de desmontarla hay que cortar la alimentación y anotar la presión."
@@ -48,42 +52,14 @@ _COLUMNS = (
 )
 
 
-@dataclass
-class QuestionSet:
-    """Documents as lists of chunk texts, and questions with the chunk that answers each: (document, position)."""
-
-    name: str
-    documents: list[list[str]] = field(default_factory=list)
-    questions: list[tuple[str, tuple[int, int]]] = field(default_factory=list)
-
-
-def read_squad(path: Path, questions_path: Path | None) -> QuestionSet:
-    """A set in the SQuAD layout; the questions are those of a parallel file where one is given."""
-    found = QuestionSet(path.stem if questions_path is None else f"{questions_path.stem} on {path.stem}")
-    asked = {qa["id"]: qa["question"] for one in _paragraphs(questions_path or path) for qa in one["qas"]}
-    for number, paragraph in enumerate(_paragraphs(path)):
-        breaks = paragraph.get("sentence_breaks") or [(0, len(paragraph["context"]))]
-        found.documents.append([paragraph["context"][start:end] for start, end in breaks])
-        for qa in paragraph["qas"]:
-            answer = qa["answers"][0]["answer_start"]
-            position = next((at for at, (start, end) in enumerate(breaks) if start <= answer < end), 0)
-            found.questions.append((asked[qa["id"]], (number, position)))
-    return found
-
-
-def _paragraphs(path: Path) -> Iterator[dict[str, Any]]:
-    for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
-        yield from article["paragraphs"]
-
-
-def make_codes(seed: int = 7, parts: int = 120) -> dict[str, QuestionSet]:
+def make_codes(seed: int = 7, parts: int = 120) -> list[Dataset]:
     """Sheets of spare parts that differ in their codes and makers only, and questions by kind."""
     rng = random.Random(seed)
     syllables = ("bar", "ten", "lo", "mir", "ga", "sol", "ver", "ni", "dor", "pa", "cu", "zal", "ri", "fen", "mas")
     things = ("bomba centrífuga", "válvula de alivio", "sensor de presión", "filtro de aceite", "motor eléctrico")
     kinds = ("code", "code written otherwise", "part of a code", "name", "name with a typo", "field")
-    sets = {kind: QuestionSet(f"codes: {kind}") for kind in kinds}
-    documents: list[list[str]] = []
+    questions: dict[str, list[JudgedQuestion]] = {kind: [] for kind in kinds}
+    documents: list[Document] = []
     serials = rng.sample(range(1000, 9999), parts)
     for number, serial in enumerate(serials):
         letters = "".join(rng.choices("ABCDEFGHKLMPRTX", k=3))
@@ -91,7 +67,8 @@ def make_codes(seed: int = 7, parts: int = 120) -> dict[str, QuestionSet]:
         variable = f"vía_{number}"
         maker = "".join(rng.choices(syllables, k=4)).capitalize()
         thing = rng.choice(things)
-        documents.append([SHEET.format(thing=thing, code=code, part=part, maker=maker, variable=variable)])
+        text = SHEET.format(thing=thing, code=code, part=part, maker=maker, variable=variable)
+        documents.append(Document(str(number), text))
         asked = {
             "code": f"¿Qué pieza es {code}?",
             "code written otherwise": f"{code[:3].lower()} {code[3:]}",
@@ -101,10 +78,8 @@ def make_codes(seed: int = 7, parts: int = 120) -> dict[str, QuestionSet]:
             "field": f"lectura de {variable.replace('í', 'i')}",
         }
         for kind, text in asked.items():
-            sets[kind].questions.append((text, (number, 0)))
-    for one in sets.values():
-        one.documents = documents
-    return sets
+            questions[kind].append(JudgedQuestion(f"{kind} {number}", text, {str(number): 1}))
+    return [Dataset(f"codes: {kind}", tuple(documents), tuple(some)) for kind, some in questions.items()]
 
 
 def _typo(name: str, rng: random.Random) -> str:
@@ -146,8 +121,8 @@ class Vectors:
         await self._embedder.aclose()
 
 
-async def ingest(admin_url: str, documents: Sequence[Sequence[str]], vectors: Vectors) -> dict[int, tuple[int, int]]:
-    """Write the rows that the embeddings service would. Return each chunk's document and position."""
+async def ingest(admin_url: str, documents: Sequence[Document], vectors: Vectors) -> dict[int, str]:
+    """Write the rows that the embeddings service would. Return what each chunk is of."""
     connection = await asyncpg.connect(admin_url)
     await prepare_connection(connection)
     space_id = await connection.fetchval(
@@ -160,8 +135,9 @@ async def ingest(admin_url: str, documents: Sequence[Sequence[str]], vectors: Ve
         " VALUES ($1, $2, $3, 'COMPLETED', 'INDEXED')",
         [(number + 1, TENANT, f"{number}.txt") for number in range(len(documents))],
     )
-    places = [(number, at) for number, chunks in enumerate(documents) for at in range(len(chunks))]
-    texts = [documents[number][at] for number, at in places]
+    chunks = [document.passages or (document.text,) for document in documents]
+    places = [(number, at) for number, texts in enumerate(chunks) for at in range(len(texts))]
+    texts = [chunks[number][at] for number, at in places]
     rows = [
         (number + 1, TENANT, at, at, at + 1, text, sha256(text.encode()).digest(), space_id, vector)
         for (number, at), text, vector in zip(places, texts, await vectors.passages(texts), strict=True)
@@ -170,19 +146,19 @@ async def ingest(admin_url: str, documents: Sequence[Sequence[str]], vectors: Ve
     await connection.execute("ANALYZE")
     ids = await connection.fetch("SELECT id, file_id - 1 AS document, position FROM module_embeddings_file_chunk")
     await connection.close()
-    return {row["id"]: (row["document"], row["position"]) for row in ids}
+    return {row["id"]: documents[row["document"]].unit_ids[row["position"]] for row in ids}
 
 
 async def ask(
     pool: asyncpg.Pool,
-    questions: QuestionSet,
-    places: dict[int, tuple[int, int]],
+    dataset: Dataset,
+    units: dict[int, str],
     vectors: Sequence[Vector],
     *,
     settings: SearchSettings,
     mode: SearchMode,
-) -> dict[str, Any]:
-    """Ask all in one mode. The vectors are known, so the times are of the database's work."""
+) -> tuple[dict[str, Values], list[float]]:
+    """Ask all in one mode: each question's measures, and the milliseconds of the database's work."""
     index = PostgresFileChunkIndex(
         pool,
         ef_search=settings.search_ef_search,
@@ -197,39 +173,64 @@ async def ask(
         rank_constant=settings.search_rank_constant,
     )
     space_id = await pool.fetchval("SELECT id FROM module_embeddings_space")
-    ranks, seconds = [], []
-    for (text, wanted), vector in zip(questions.questions, vectors, strict=True):
+    rankings, milliseconds = [], []
+    for asked, vector in zip(dataset.questions, vectors, strict=True):
         question = Question(
             space_id,
             None if mode is SearchMode.LEXICAL else vector,
-            None if mode is SearchMode.SEMANTIC else text,
+            None if mode is SearchMode.SEMANTIC else asked.text,
         )
         started = time.perf_counter()
-        found = await index.search(AccessScope(TENANT), question, FileChunkSearchCriteria(text, DEPTH), fusion)
-        seconds.append(time.perf_counter() - started)
-        order = [places[match.chunk_id] for match in found.matches]
-        ranks.append(order.index(wanted) + 1 if wanted in order else None)
-    hits = [rank for rank in ranks if rank is not None]
-    count = len(ranks)
-    return {
-        "set": questions.name,
-        "mode": mode.value,
-        "questions": count,
-        "R@1": round(sum(rank == 1 for rank in hits) / count, 4),
-        "R@3": round(sum(rank <= 3 for rank in hits) / count, 4),
-        "R@10": round(len(hits) / count, 4),
-        "MRR": round(sum(1 / rank for rank in hits) / count, 4),
-        "nDCG@10": round(sum(1 / math.log2(rank + 1) for rank in hits) / count, 4),
-        "p50_ms": round(float(np.percentile(seconds, 50)) * 1e3, 2),
-    }
+        found = await index.search(AccessScope(TENANT), question, FileChunkSearchCriteria(asked.text, DEPTH), fusion)
+        milliseconds.append((time.perf_counter() - started) * 1e3)
+        rankings.append([units[match.chunk_id] for match in found.matches])
+    return measure([asked.relevant for asked in dataset.questions], rankings), milliseconds
+
+
+def in_second_half(dataset: Dataset) -> NDArray[np.bool_]:
+    """Whether each question's answer is in the second half of the documents, so that what belongs together stays so."""
+    half = {unit: at >= len(dataset.documents) / 2 for at, one in enumerate(dataset.documents) for unit in one.unit_ids}
+    return np.array([half[next(iter(asked.relevant))] for asked in dataset.questions])
+
+
+def halves(dataset: Dataset, values: dict[str, dict[str, Values]]) -> list[dict[str, Any]]:
+    """For each half: the hybrid run that is best on the other one, measured on this one beside each leg alone."""
+    told = []
+    second = in_second_half(dataset)
+    hybrids = [name for name in values if name.startswith(SearchMode.HYBRID)]
+    for name, tested in (("first", ~second), ("second", second)):
+        chosen = max(hybrids, key=lambda run: values[run][CHOSEN_BY][~tested].mean())
+        rows = {}
+        for run in dict.fromkeys((chosen, hybrids[0], *(run for run in values if run not in hybrids))):
+            means, bounds = summary({measured: some[tested] for measured, some in values[run].items()}, SEED)
+            rows[run] = {measured: [means[measured], *bounds[measured]] for measured in ("R@1", CHOSEN_BY)}
+        legs = {run: values[run][CHOSEN_BY][tested] for run in values if run not in hybrids}
+        better = max(legs, key=lambda run: legs[run].mean())
+        gain = {
+            run: compare(values[run][CHOSEN_BY][tested], legs[better], SEED).as_json()
+            for run in dict.fromkeys((hybrids[0], chosen))
+        }
+        told.append(
+            {
+                "set": dataset.name,
+                "tested_on": name,
+                "chosen_on_the_other": chosen,
+                "runs": rows,
+                f"over {better}": gain,
+            }
+        )
+    return told
 
 
 async def run(server: EmbeddedPostgres, arguments: argparse.Namespace) -> None:
     """Ingest, ask, print."""
     await migrate(server.url)
-    sets = list(make_codes().values()) if arguments.codes else [read_squad(arguments.file, arguments.questions)]
+    if arguments.dataset is None:
+        sets = make_codes()
+    else:
+        sets = [read_dataset(arguments.dataset, questions=arguments.questions)]
     vectors = Vectors(arguments.vectors)
-    places = await ingest(server.url, sets[0].documents, vectors)
+    units = await ingest(server.url, sets[0].documents, vectors)
     search_url = server.url_of("postgres", "cauce_search")
     runs = [dict(pair.split("=", 1) for pair in some) for some in arguments.set] or [{}]
     pool = await create_pool(
@@ -237,27 +238,54 @@ async def run(server: EmbeddedPostgres, arguments: argparse.Namespace) -> None:
     )
     async with pool:
         for one in sets:
-            embedded = await vectors.queries([text for text, _ in one.questions])
-            for changes in runs:
-                settings = SearchSettings(search_database_url=search_url, **changes)
-                for mode in arguments.mode or SearchMode:
-                    answer = await ask(pool, one, places, embedded, settings=settings, mode=mode)
-                    print(json.dumps({**answer, **changes}), flush=True)
+            embedded = await vectors.queries([asked.text for asked in one.questions])
+            values: dict[str, dict[str, Values]] = {}
+            for mode in arguments.mode or SearchMode:
+                for changes in runs if mode is SearchMode.HYBRID else [{}]:
+                    settings = SearchSettings(search_database_url=search_url, **changes)
+                    found, milliseconds = await ask(pool, one, units, embedded, settings=settings, mode=mode)
+                    values[" ".join((mode, *(f"{name}={value}" for name, value in changes.items())))] = found
+                    means, bounds = summary(found, SEED)
+                    told = {name: [means[name], *bounds[name]] for name in means}
+                    print(
+                        json.dumps(
+                            {
+                                **{"set": one.name, "mode": mode.value, "questions": len(one.questions)},
+                                **{**told, "ms": percentiles(milliseconds), **changes},
+                            }
+                        ),
+                        flush=True,
+                    )
+            for half in halves(one, values) if arguments.halves else ():
+                print(json.dumps(half), flush=True)
     await vectors.aclose()
+
+
+def write_codes(folder: Path) -> None:
+    """Write the sets as JSON lines, a file for each kind of question."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for dataset in make_codes():
+        rows = [{"id": document.id, "text": document.text} for document in dataset.documents]
+        asked = [{"id": one.id, "question": one.text, "relevant": list(one.relevant)} for one in dataset.questions]
+        path = folder / f"{dataset.name.replace(': ', '_').replace(' ', '_')}.jsonl"
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*rows, *asked]), "utf-8")
+        print(path)
 
 
 def main() -> None:
     """Make a scratch server and measure in it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("dataset", type=Path, nargs="?")
     parser.add_argument("--questions", type=Path)
-    parser.add_argument("--codes", action="store_true")
     parser.add_argument("--vectors", type=Path, help="a folder to keep vectors in between runs")
     parser.add_argument("--mode", type=SearchMode, nargs="*", help="these modes only")
     parser.add_argument("--set", nargs="*", action="append", default=[], help="a run with these settings; repeatable")
+    parser.add_argument("--halves", action="store_true", help="choose on one half, measure on the other")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the set of codes and end")
     arguments = parser.parse_args()
-    if (arguments.file is None) != arguments.codes:
-        parser.error("give a FILE or --codes")
+    if arguments.write is not None:
+        write_codes(arguments.write)
+        return
     with tempfile.TemporaryDirectory(prefix="cauce-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -30,13 +30,18 @@ _RECONNECT_SECONDS = 0.5
 _AWAY_SECONDS = 60.0
 _BUSY = "TOO_MANY_REQUESTS"
 _TIMEOUT = httpx2.Timeout(60, connect=5)
+_SCRATCH_HEADER = "cauce-scratch"
 _LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 
 @asynccontextmanager
-async def open_http() -> AsyncIterator[httpx2.AsyncClient]:
-    """An HTTP client; loopback addresses never go through a proxy."""
-    async with httpx2.AsyncClient(timeout=_TIMEOUT, mounts=dict.fromkeys(_LOOPBACK)) as http:
+async def open_http(scratch: str | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+    """An HTTP client; loopback addresses never go through a proxy.
+
+    ``scratch`` names the scratch tenant to work in, in place of the stack's own tenant.
+    """
+    headers = {} if scratch is None else {_SCRATCH_HEADER: scratch}
+    async with httpx2.AsyncClient(timeout=_TIMEOUT, mounts=dict.fromkeys(_LOOPBACK), headers=headers) as http:
         yield http
 
 
@@ -50,10 +55,16 @@ class CauceClient:
         self._resources = f"{addresses.files_url.rstrip('/')}/resources"
         self._search_all = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/search"
         self._embeddings = addresses.embeddings_url
+        self.scratch: str | None = http.headers.get(_SCRATCH_HEADER)
 
     async def create_file(self, name: str) -> Answer:
         """Announce a file; it has its id before a byte is sent. The service guesses the media type."""
         return await self._send_json("POST", self._files, {"name": name})
+
+    async def send_text(self, name: str, text: str, metadata: Answer) -> Answer:
+        """Send a plain text as a file."""
+        fields = {"metadata": json.dumps(metadata)}
+        return await self._call("POST", self._files, data=fields, files={"file": (name, text.encode(), "text/plain")})
 
     async def send_content(self, file_id: int, path: Path, on_sent: Callable[[int, int], None]) -> Answer:
         """Stream a file's bytes from disk. ``on_sent`` gets the bytes that have left, and all.
@@ -137,6 +148,10 @@ class CauceClient:
     ) -> Answer:
         """The passages that mean or say what is asked for; what is None is left to the service's default."""
         body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id, mode=mode)
+        return await self.ask(body)
+
+    async def ask(self, body: Answer) -> Answer:
+        """The passages that a request to the search finds; its parameters are the service's."""
         return await self._send_json("POST", f"{self._search}/search", body)
 
     async def chunks(self, file_id: int, *, pages: str | None) -> Answer:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from cli.calibrate import calibrate
 from cli.dead_letters import dead_letters
+from cli.eval import evaluate
 from cli.ingest import ingest
+from cli.recall import recall
 from cli.resources import resources
 from cli.search import chunks, search
 from cli.status import delete, retry, status
@@ -19,8 +22,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (up, ingest, status, delete, retry, search, chunks, sweep):
+for command in (up, ingest, status, delete, retry, search, chunks, sweep, calibrate, recall):
     app.command()(command)
+app.command("eval")(evaluate)
 app.add_typer(resources)
 app.add_typer(dead_letters)
 

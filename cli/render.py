@@ -10,13 +10,13 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -73,6 +73,26 @@ class Screen:
     def progress(self) -> FileProgress:
         """A live display of files on their way; nothing at all outside a terminal."""
         return FileProgress(self._live, shown=self._shows_progress)
+
+    @contextmanager
+    def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """Show on standard error how far a work of equal steps is: a bar in a terminal, else one line."""
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn())
+        with Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal) as bars:
+            task = bars.add_task(what, total=total)
+            yield lambda: bars.advance(task)
+        self._err.print(Text(f"{what}: {total}", "dim"))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows under a heading: a table in a terminal, else a line each, with tabs between its fields."""
+        if not self._in_terminal:
+            for row in (columns, *rows):
+                self.row(*row)
+            return
+        table = Table(*columns, box=None, header_style="bold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._out.print(table)
 
     def line(self, file: Mapping[str, Any]) -> None:
         """Print how a file stands, in one line."""

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
 
 from rich.text import Text
 
@@ -28,12 +25,12 @@ from cli.client import Answer, CauceClient, open_http
 from cli.errors import CommandError
 from cli.render import FileProgress, Screen, printable
 from cli.search import score_of, source_of
+from deploy.embedded.child import RunningStack, running_stack
 from deploy.samples import DIAGRAM_PAGE, MANUAL, POLICY, SCAN, SHREDDING_PAGE, write_samples
+from services.chassis.kernel.errors import UnavailableError
 
 TOP_N = 3
 READ_PAGES = (3, 4)
-STOP_SECONDS = 60.0
-POLL_SECONDS = 0.1
 EXCERPT = 260
 LOG_LINES = 15
 
@@ -88,73 +85,6 @@ QUESTIONS = (
         "Membrana rota",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RunningStack:
-    """The stack as it announced itself."""
-
-    process: subprocess.Popen[bytes]
-    data_dir: Path
-    announcement: dict[str, Any]
-
-    @property
-    def addresses(self) -> Addresses:
-        """Where the client finds it."""
-        return Addresses(self.announcement["files_url"], self.announcement["search_url"])
-
-
-@contextmanager
-def running_stack(folder: Path, say: Callable[[str], None], *, keep: bool) -> Iterator[RunningStack]:
-    """Run ``cauce up`` on a folder and say what it says. Afterwards stop it, unless all went well and it is to be kept.
-
-    Raises:
-        DemoError: it did not get ready.
-    """
-    folder.mkdir()
-    output, log = folder.with_suffix(".out"), folder.with_suffix(".log")
-    command = [sys.executable, "-P", "-m", "cli.main", "up", "--data-dir", str(folder)]
-    with output.open("wb") as stdout, log.open("wb") as stderr:
-        # In a session of its own: Ctrl-C is for this process, which then stops the stack in good order.
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
-        )
-    with log.open(encoding="utf-8", errors="replace") as said:
-        try:
-            yield RunningStack(process, folder, _wait_until_ready(process, output, lambda: _repeat(said, say)))
-        except BaseException:
-            keep = False
-            raise
-        finally:
-            if not keep:
-                _stop(process, lambda: _repeat(said, say))
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], output: Path, repeat: Callable[[], None]) -> dict[str, Any]:
-    while not output.read_bytes().endswith(b"\n"):
-        if process.poll() is not None:
-            raise DemoError(f"the stack ended with status {process.returncode} before it was ready")
-        repeat()
-        time.sleep(POLL_SECONDS)
-    repeat()
-    announcement: dict[str, Any] = json.loads(output.read_bytes())
-    return announcement
-
-
-def _stop(process: subprocess.Popen[bytes], repeat: Callable[[], None]) -> None:
-    process.send_signal(signal.SIGINT)
-    given_up_at = time.monotonic() + STOP_SECONDS
-    while process.poll() is None:
-        if time.monotonic() > given_up_at:
-            process.kill()
-        repeat()
-        time.sleep(POLL_SECONDS)
-    repeat()
-
-
-def _repeat(log: TextIO, say: Callable[[str], None]) -> None:
-    for line in log:
-        say(f"  {line.rstrip()}")
 
 
 class Demo:
@@ -227,8 +157,9 @@ def _excerpt(text: str, phrase: str = "") -> str:
 
 
 async def _show(stack: RunningStack, samples: list[Path], screen: Screen) -> None:
+    told = stack.announcement
     async with open_http() as http:
-        demo = Demo(CauceClient(http, stack.addresses), screen)
+        demo = Demo(CauceClient(http, Addresses(told["files_url"], told["search_url"])), screen)
         screen.say(Text("\nThree documents on their way", "bold"))
         with _faults_of("files"):
             ids = await demo.ingest(samples)
@@ -285,8 +216,8 @@ def main() -> int:
     status = 0
     try:
         _run(folder, screen, keep=keep)
-    except DemoError as error:
-        _show_failure(error, folder, screen)
+    except (DemoError, UnavailableError) as error:
+        _show_failure(error if isinstance(error, DemoError) else DemoError(str(error)), folder, screen)
         return 1
     except KeyboardInterrupt:
         keep = False

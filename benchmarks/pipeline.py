@@ -40,13 +40,15 @@ from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
+from services.embeddings.adapters.postgres.known_descriptions import PostgresKnownDescriptions
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
 from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.adapters.storage import StoredObjects
 from services.embeddings.application.embed_file import EmbedFile
-from services.embeddings.application.ports import ImageDescription
 from services.embeddings.application.process_claim import ProcessClaim
-from services.embeddings.domain.document import PageImage
+from services.embeddings.domain.document import PageImage, PageKind
+from services.embeddings.domain.enrichment import ImageDescription
+from services.embeddings.domain.file_work import Recipe
 from services.embeddings.entrypoints.worker import Label, Worker
 
 Round: TypeAlias = tuple[int, float, float]
@@ -68,6 +70,9 @@ class InstantEmbedder:
 
 class NoDescriptions:
     """The documents have no images."""
+
+    name = "none"
+    page_kind = PageKind.DESCRIBED
 
     async def describe(self, images: Sequence[PageImage]) -> list[ImageDescription]:
         return [ImageDescription("") for _ in images]
@@ -130,10 +135,11 @@ class Bench:
         pool = await create_pool(self.url, application_name="bench", max_size=12)
         mirror = PostgresFileMirror(pool)
         extractor = SandboxedExtractor(ExtractionLimits())
-        work = PostgresFileWork(pool, lease_seconds=60)
+        work = PostgresFileWork(pool, lease_seconds=60, recipe=Recipe("pymupdf", 1000, 150))
         embed_file = EmbedFile(
             work=work,
             known_vectors=PostgresKnownVectors(pool),
+            known_descriptions=PostgresKnownDescriptions(pool),
             objects=StoredObjects(f"file://{self.folder}"),
             extractor=extractor,
             describer=NoDescriptions(),

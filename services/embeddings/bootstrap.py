@@ -30,6 +30,7 @@ from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
 from services.embeddings.adapters.postgres.call_quota import PostgresCallQuota
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
+from services.embeddings.adapters.postgres.known_descriptions import PostgresKnownDescriptions
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
 from services.embeddings.adapters.postgres.lexical import build_lexical
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
@@ -42,6 +43,7 @@ from services.embeddings.application.process_claim import C, LeasedWork, Process
 from services.embeddings.application.read_dead_letters import ReadDeadLetters
 from services.embeddings.application.replay_dead_letter import ReplayDeadLetter
 from services.embeddings.application.text_recipes import build_recipes
+from services.embeddings.domain.file_work import Recipe
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from services.embeddings.entrypoints.http.dead_letters import DeadLetterSurface
 from services.embeddings.entrypoints.http.dead_letters import router as dead_letters_router
@@ -70,19 +72,22 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         quota = PostgresCallQuota(pool, concurrency=models.gemini_concurrency, rates=models.gemini_quotas)
         embedder = build_document_embedder(get_space(settings.embedding_space), models, quota)
         stack.push_async_callback(embedder.aclose)
-        extractor = SandboxedExtractor(ExtractionLimits())
+        extractor = SandboxedExtractor(ExtractionLimits(), options=[settings.pdf_reader])
         stack.push_async_callback(extractor.aclose)
         describer = _describer(settings, models, quota)
         stack.push_async_callback(describer.aclose)
         space_id = await join_space(pool, embedder.space)
-        files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds)
+        recipe = Recipe(settings.pdf_reader, settings.chunk_size, settings.chunk_overlap)
+        files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
+        await files.announce_recipe()
         embed_file = EmbedFile(
             work=files,
             known_vectors=PostgresKnownVectors(pool),
+            known_descriptions=PostgresKnownDescriptions(pool),
             objects=StoredObjects(settings.storage_url),
             extractor=extractor,
             describer=describer,
-            chunker=StructuralChunker(),
+            chunker=StructuralChunker(settings.chunk_size, settings.chunk_overlap),
             embedder=embedder,
             space_id=space_id,
         )
@@ -135,7 +140,7 @@ def _describer(
     settings: WorkerSettings, models: ModelSettings, quota: CallQuota
 ) -> GeminiImageDescriber | OcrImageDescriber:
     if settings.image_describer == "gemini":
-        return GeminiImageDescriber(build_vision(models, quota))
+        return GeminiImageDescriber(build_vision(models, quota), models.gemini_vision_model)
     return OcrImageDescriber()
 
 

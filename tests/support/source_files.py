@@ -7,8 +7,10 @@ import asyncpg
 from contracts.events.envelope import Event
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from services.chassis.messaging.outbox import new_event
+from services.embeddings.domain.file_work import Recipe
 
 TENANT = "default"
+RECIPE = Recipe(pdf_reader="pymupdf", chunk_size=1000, chunk_overlap=150)
 
 
 async def store_file(connection: asyncpg.Connection, name: str = "manual.pdf", *, size: int = 10) -> int:

@@ -1,22 +1,28 @@
 """Image descriptions in the text of their page."""
 
-from services.embeddings.domain.document import Page, PageImage
-from services.embeddings.domain.enrichment import enrich
+import pytest
+
+from services.embeddings.domain.document import Page, PageFault, PageImage, PageKind, PageLayout, Rect, Span
+from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
 
 IMAGE = PageImage("d1", "image/png", b"", 1, 1)
 
 
+def described(*texts: str) -> list[ImageDescription]:
+    return [ImageDescription(text) for text in texts]
+
+
 def test_each_description_is_a_line_after_the_text_in_order():
     page = Page(3, "El compresor.", (IMAGE, IMAGE))
-    assert enrich(page, ["esquema", "foto"]).text == "El compresor.\n[Imagen: esquema]\n[Imagen: foto]"
+    assert enrich(page, described("esquema", "foto")).text == "El compresor.\n[Imagen: esquema]\n[Imagen: foto]"
 
 
 def test_an_empty_description_leaves_nothing():
-    assert enrich(Page(1, "Texto.", (IMAGE, IMAGE)), ["", " \n "]).text == "Texto."
+    assert enrich(Page(1, "Texto.", (IMAGE, IMAGE)), described("", " \n ")).text == "Texto."
 
 
 def test_a_page_without_text_is_its_descriptions():
-    assert enrich(Page(1, "", (IMAGE,)), ["INFORME 2024"]).text == "[Imagen: INFORME 2024]"
+    assert enrich(Page(1, "", (IMAGE,)), described("INFORME 2024")).text == "[Imagen: INFORME 2024]"
 
 
 def test_a_page_without_images_stays_as_it_is():
@@ -25,12 +31,48 @@ def test_a_page_without_images_stays_as_it_is():
 
 
 def test_number_and_images_stay():
-    page = enrich(Page(7, "Texto.", (IMAGE,)), ["esquema"])
+    page = enrich(Page(7, "Texto.", (IMAGE,)), described("esquema"))
     assert (page.number, page.images) == (7, (IMAGE,))
 
 
 def test_a_description_of_several_lines_becomes_one_storable_line():
     assert (
-        enrich(Page(1, "", (IMAGE,)), ["P1:\x00 12 bar\r\n\n  P2: 8 bar\ud800"]).text
+        enrich(Page(1, "", (IMAGE,)), described("P1:\x00 12 bar\r\n\n  P2: 8 bar\ud800")).text
         == "[Imagen: P1: 12 bar P2: 8 bar]"
     )
+
+
+def test_a_description_stands_where_its_lines_stand_in_the_image_or_all_over_it():
+    image = PageImage("d1", "image/png", b"", 100, 50)
+    layout = PageLayout(6000, 8000, "pt", (Span(0, 6, Rect(1, 2, 3, 4)),), (Rect(1000, 2000, 2000, 2500),) * 2)
+    lines = ImageDescription(
+        "uno\ndos", spans=(Span(0, 3, Rect(100, 0, 500, 250)), Span(4, 7, Rect(0, 250, 1000, 500)))
+    )
+    page = enrich(Page(1, "Texto.", (image, image), layout=layout), [lines, ImageDescription("tres")])
+    assert page.layout is not None
+    assert [(page.text[start:end], tuple(rect)) for start, end, rect in page.layout.spans] == [
+        ("Texto.", (1, 2, 3, 4)),
+        ("uno", (1100, 2000, 1500, 2250)),
+        ("dos", (1000, 2250, 2000, 2500)),
+        ("tres", (1000, 2000, 2000, 2500)),
+    ]
+
+
+FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("page", "descriptions", "kind"),
+    [
+        (Page(1, "La presión máxima del compresor."), described("esquema"), PageKind.TEXT),
+        (Page(1, "12"), described("INFORME 2024"), PageKind.OCR),
+        (Page(1, ""), described("INFORME 2024"), PageKind.OCR),
+        (Page(1, "12"), [FAILED], PageKind.TEXT),
+        (Page(1, ""), [FAILED], PageKind.UNREADABLE),
+        (Page(1, " \n"), described(""), PageKind.EMPTY),
+        (Page(1, "", fault=PageFault.GARBLED), described("INFORME 2024"), PageKind.GARBLED),
+        (Page(1, "", fault=PageFault.UNREADABLE), [], PageKind.UNREADABLE),
+    ],
+)
+def test_a_page_is_what_its_text_comes_from(page, descriptions, kind):
+    assert kind_of(page, descriptions, PageKind.OCR) is kind

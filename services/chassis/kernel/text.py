@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def sanitise(text: str) -> str:
@@ -16,4 +16,4 @@ def sanitise(text: str) -> str:
 
     Line ends become ``\\n``.
     """
-    return _FORBIDDEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return FORBIDDEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -6,7 +6,8 @@ model is called, and nothing is written without a valid lease.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opentelemetry import trace
@@ -19,13 +20,14 @@ from services.embeddings.application.ports import (
     EmbeddedChunk,
     FileWork,
     ImageDescriber,
+    KnownDescriptions,
     KnownVectors,
     ObjectReader,
 )
 from services.embeddings.domain.chunk import Chunk, DocumentText
-from services.embeddings.domain.document import ExtractedDocument, PageImage
-from services.embeddings.domain.enrichment import enrich
-from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, Stage
+from services.embeddings.domain.document import ExtractedDocument, Page
+from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
+from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, PageRecord, Stage
 
 DESCRIBE_BATCH = 4
 
@@ -38,6 +40,7 @@ class EmbedFile:
 
     work: FileWork
     known_vectors: KnownVectors
+    known_descriptions: KnownDescriptions
     objects: ObjectReader
     extractor: DocumentExtractor
     describer: ImageDescriber
@@ -58,12 +61,15 @@ class EmbedFile:
             await self.work.forget(claim)
             return
         document = await self._extract(claim, context)
-        described = await self._describe(claim, document)
-        chunks = self.chunker.chunk(DocumentText.join(described.pages), by_line=context.by_line)
+        descriptions = await self._describe(claim, document)
+        text = DocumentText.join([enrich(page, _of(page, descriptions)) for page in document.pages])
+        # A long document takes seconds, in which leases must be renewed.
+        chunks = await asyncio.to_thread(self.chunker.chunk, text, by_line=context.by_line)
         embedded = await self._embed(claim, chunks)
         await self.work.report(claim, Stage.STORING, len(embedded), len(embedded))
+        result = self._result(context, document, descriptions, text)
         with _tracer.start_as_current_span("replace chunks", attributes={"cauce.chunks": len(embedded)}):
-            await self.work.complete(claim, self._result(context, document, embedded), embedded)
+            await self.work.complete(claim, result, embedded)
 
     async def _extract(self, claim: ClaimedFile, context: FileContext) -> ExtractedDocument:
         await self.work.report(claim, Stage.EXTRACTING)
@@ -73,24 +79,22 @@ class EmbedFile:
             span.set_attribute("cauce.pages", len(document.pages))
             return document
 
-    async def _describe(self, claim: ClaimedFile, document: ExtractedDocument) -> ExtractedDocument:
-        """Merge into each page what its images show, each distinct image described once."""
-        distinct = list({image.digest: image for page in document.pages for image in page.images}.values())
+    async def _describe(self, claim: ClaimedFile, document: ExtractedDocument) -> dict[str, ImageDescription]:
+        """What each distinct image shows, by digest, in page order; what is known already is not paid for again."""
+        distinct = {image.digest: image for page in document.pages for image in page.images}
         if not distinct:
-            return document
-        with _tracer.start_as_current_span("describe images", attributes={"cauce.images": len(distinct)}):
-            texts = await self._describe_all(claim, distinct)
-        pages = (enrich(page, [texts[image.digest] for image in page.images]) for page in document.pages)
-        return replace(document, pages=tuple(pages))
-
-    async def _describe_all(self, claim: ClaimedFile, images: Sequence[PageImage]) -> dict[str, str]:
-        texts: dict[str, str] = {}
-        for start in range(0, len(images), DESCRIBE_BATCH):
-            await self.work.report(claim, Stage.DESCRIBING, start, len(images))
-            batch = images[start : start + DESCRIBE_BATCH]
-            descriptions = await self.describer.describe(batch)
-            texts.update((image.digest, found.text) for image, found in zip(batch, descriptions, strict=True))
-        return texts
+            return {}
+        known = await self.known_descriptions.find(claim.tenant_id, self.describer.name, list(distinct))
+        missing = [image for digest, image in distinct.items() if digest not in known]
+        with _tracer.start_as_current_span(
+            "describe images", attributes={"cauce.images": len(distinct), "cauce.images.known": len(known)}
+        ):
+            for start in range(0, len(missing), DESCRIBE_BATCH):
+                await self.work.report(claim, Stage.DESCRIBING, len(known), len(distinct))
+                batch = missing[start : start + DESCRIBE_BATCH]
+                found = await self.describer.describe(batch)
+                known.update(zip((image.digest for image in batch), found, strict=True))
+        return {digest: known[digest] for digest in distinct}
 
     async def _embed(self, claim: ClaimedFile, chunks: Sequence[Chunk]) -> list[EmbeddedChunk]:
         """Vectors for the chunks; a text that has one in this space already is not paid for again."""
@@ -113,17 +117,41 @@ class EmbedFile:
         async for batch in self.embedder.embed_documents(list(missing.values())):
             yield [next(hashes) for _ in batch], batch
 
-    def _result(self, context: FileContext, document: ExtractedDocument, chunks: Sequence[EmbeddedChunk]) -> FileResult:
+    def _result(
+        self,
+        context: FileContext,
+        document: ExtractedDocument,
+        descriptions: Mapping[str, ImageDescription],
+        text: DocumentText,
+    ) -> FileResult:
         reason = None
-        if not chunks:
-            reason = "EMPTY_FILE" if context.size_bytes == 0 else "NO_TEXT"
+        if not text.text:
+            has_failed = any(description.error for description in descriptions.values())
+            reason = "EMPTY_FILE" if context.size_bytes == 0 else "IMAGES_NOT_DESCRIBED" if has_failed else "NO_TEXT"
         elif document.unreadable_pages:
             reason = f"UNREADABLE_PAGES {', '.join(map(str, document.unreadable_pages))}"
+        spans = dict(zip(text.numbers, text.spans, strict=True))
+        pages = (
+            PageRecord(
+                page.number,
+                kind_of(page, _of(page, descriptions), self.describer.page_kind),
+                page.layout and replace(page.layout, spans=spans.get(page.number, ())),
+            )
+            for page in document.pages
+            if page.number is not None
+        )
         return FileResult(
             media_type=document.media_type,
             page_count=document.page_count,
-            outcome=Outcome.INDEXED if chunks else Outcome.EMPTY,
+            outcome=Outcome.INDEXED if text.text else Outcome.EMPTY,
             outcome_reason=reason,
             space_id=self.space_id,
             declared_language=context.language,
+            pages=tuple(pages),
+            describer=self.describer.name,
+            descriptions=descriptions,
         )
+
+
+def _of(page: Page, descriptions: Mapping[str, ImageDescription]) -> list[ImageDescription]:
+    return [descriptions[image.digest] for image in page.images]

@@ -12,7 +12,8 @@ from typing import Protocol
 from contracts.events.envelope import Event
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.embeddings.domain.chunk import Chunk, DocumentText
-from services.embeddings.domain.document import ExtractedDocument, PageImage
+from services.embeddings.domain.document import ExtractedDocument, PageImage, PageKind
+from services.embeddings.domain.enrichment import ImageDescription
 from services.embeddings.domain.file_work import ClaimedFile, FileResult
 
 
@@ -89,6 +90,13 @@ class KnownVectors(Protocol):
         """The known vectors of these text hashes in this space."""
 
 
+class KnownDescriptions(Protocol):
+    """Descriptions of images that were made already."""
+
+    async def find(self, tenant_id: str, describer: str, digests: Sequence[str]) -> dict[str, ImageDescription]:
+        """The known descriptions of these images by this describer, without those that failed."""
+
+
 class ObjectMissingError(Exception):
     """There is no object of this key. The file was replaced or removed meanwhile, or the storage lost it."""
 
@@ -107,19 +115,16 @@ class DocumentExtractor(Protocol):
         """Read the document. Raises ExtractionError."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDescription:
-    """What an image shows, empty where there is nothing to say.
-
-    ``error`` says why this image could not be described; its text is empty then, and the page keeps its own.
-    """
-
-    text: str
-    error: str | None = None
-
-
 class ImageDescriber(Protocol):
     """Images to sentences."""
+
+    @property
+    def name(self) -> str:
+        """Which one it is: descriptions under one name are as good as one another."""
+
+    @property
+    def page_kind(self) -> PageKind:
+        """What a page is whose text it found: OCR or DESCRIBED."""
 
     async def describe(self, images: Sequence[PageImage]) -> list[ImageDescription]:
         """One description for each image, in order. An image that fails spoils no other.

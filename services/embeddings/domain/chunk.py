@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from services.embeddings.domain.document import Page
+from services.embeddings.domain.document import Page, Span
 
 PAGE_SEPARATOR = "\n\n"
 
@@ -40,7 +40,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The pages of a document as one text, with the page of every character.
+    """The pages of a document as one text, with the page of every character, and the spans of every page.
 
     Pages are joined by a blank line, so that a splitter prefers to cut there and may still keep a sentence that
     runs over the border whole.
@@ -49,12 +49,14 @@ class DocumentText:
     text: str
     starts: tuple[int, ...]
     numbers: tuple[int | None, ...]
+    spans: tuple[tuple[Span, ...], ...]
 
     @classmethod
     def join(cls, pages: Sequence[Page]) -> DocumentText:
         """Join the pages that have text."""
         starts: list[int] = []
         numbers: list[int | None] = []
+        spans: list[tuple[Span, ...]] = []
         parts: list[str] = []
         offset = 0
         for page in pages:
@@ -63,9 +65,10 @@ class DocumentText:
                 continue
             starts.append(offset)
             numbers.append(page.number)
+            spans.append(tuple(_spans(page, text, offset)))
             parts.append(text)
             offset += len(text) + len(PAGE_SEPARATOR)
-        return cls(PAGE_SEPARATOR.join(parts), tuple(starts), tuple(numbers))
+        return cls(PAGE_SEPARATOR.join(parts), tuple(starts), tuple(numbers), tuple(spans))
 
     def chunk(self, position: int, char_start: int, char_end: int) -> Chunk:
         """The chunk over the given offsets, with surrounding white space left out."""
@@ -76,3 +79,12 @@ class DocumentText:
         first = bisect_right(self.starts, char_start) - 1
         last = bisect_right(self.starts, char_end - 1) - 1
         return Chunk(position, self.numbers[first], self.numbers[last], char_start, char_end, text)
+
+
+def _spans(page: Page, text: str, offset: int) -> Iterator[Span]:
+    """The spans of the page by the offsets of its stripped text in the document's."""
+    left_out = len(page.text) - len(page.text.lstrip())
+    for span in page.layout.spans if page.layout else ():
+        start, end = max(0, span.start - left_out), min(len(text), span.end - left_out)
+        if start < end:
+            yield Span(offset + start, offset + end, span.rect)

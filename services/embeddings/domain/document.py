@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,93 @@ class PageFault(StrEnum):
     """It is damaged; nothing of it is here."""
 
 
+class PageKind(StrEnum):
+    """What a page is, by where its text comes from."""
+
+    TEXT = "text"
+    """It has text of its own; what its images show may stand beside it."""
+    OCR = "ocr"
+    """A picture, whose writing was read."""
+    DESCRIBED = "described"
+    """A picture, which a model described."""
+    EMPTY = "empty"
+    """Nothing is on it."""
+    GARBLED = "garbled"
+    """Its characters are not those that it shows; it was read as a picture."""
+    UNREADABLE = "unreadable"
+    """Something is on it, and nothing of that could be read."""
+
+
+_MIN_CHARACTERS = 20
+
+
+def is_nearly_empty(text: str) -> bool:
+    """Whether a page has so little text that what it shows is elsewhere: in its images, if it has any."""
+    return len("".join(text.split())) < _MIN_CHARACTERS
+
+
+TENTHS = 10
+"""Lengths on a page are whole tenths of its unit."""
+
+
+class Rect(NamedTuple):
+    """A rectangle: left, top, right and bottom from the left upper corner of what it stands on, in tenths of a unit."""
+
+    x0: int
+    y0: int
+    x1: int
+    y1: int
+
+
+class Span(NamedTuple):
+    """The characters from ``start`` to ``end`` of a text, and the rectangle that they fill: a line or a part of one."""
+
+    start: int
+    end: int
+    rect: Rect
+
+    def moved(self, offset: int) -> Span:
+        """The same characters in a text that has so many more before it."""
+        return Span(self.start + offset, self.end + offset, self.rect)
+
+
+@dataclass(frozen=True, slots=True)
+class PageLayout:
+    """Where the text and the images of a page stand on it, as it is shown.
+
+    Attributes:
+        width: in tenths of the unit, as every length.
+        height: the same.
+        unit: ``pt`` (a point, 1/72 inch) or ``px`` (a pixel of the image that the page is).
+        spans: where the page's text stands, in its order.
+        images: where each of the page's images stands, in their order.
+    """
+
+    width: int
+    height: int
+    unit: str
+    spans: tuple[Span, ...] = ()
+    images: tuple[Rect, ...] = ()
+
+    @property
+    def whole(self) -> Rect:
+        """All of the page."""
+        return Rect(0, 0, self.width, self.height)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page: its text in reading order (already sanitised) and its images in order of appearance.
 
-    ``number`` is 1-based, and None in a format that has no pages.
+    ``number`` is 1-based, and None in a format that has no pages. ``layout`` is None where a format leaves to the
+    program that shows it where things stand; two pages that say the same are equal whatever it is.
     """
 
     number: int | None
     text: str
     images: tuple[PageImage, ...] = ()
     fault: PageFault | None = None
+    layout: PageLayout | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from services.chassis.kernel.text import sanitise
-from services.embeddings.domain.document import Page
+from services.embeddings.domain.document import (
+    TENTHS,
+    Page,
+    PageFault,
+    PageImage,
+    PageKind,
+    Rect,
+    Span,
+    is_nearly_empty,
+)
+
+_OPENING = "[Imagen: "
 
 
-def enrich(page: Page, descriptions: Sequence[str]) -> Page:
-    """The page with a line ``[Imagen: ...]`` after its text for each description, in order.
+@dataclass(frozen=True, slots=True)
+class ImageDescription:
+    """What an image shows, empty where there is nothing to say.
+
+    Attributes:
+        text: in words.
+        error: why this image could not be described; its text is empty then, and the page keeps its own.
+        spans: where the text stands in the image, in tenths of its pixels; none where that is not known.
+    """
+
+    text: str
+    error: str | None = None
+    spans: tuple[Span, ...] = ()
+
+
+def enrich(page: Page, descriptions: Sequence[ImageDescription]) -> Page:
+    """The page with a line ``[Imagen: ...]`` after its text for the description of each of its images, in order.
 
     A description is one line, whatever line ends it came with; an empty one leaves nothing. What failed to be
     described has no description: an error's message must never come in here.
     """
-    lines = (" ".join(sanitise(description).split()) for description in descriptions)
-    texts = [page.text, *(f"[Imagen: {line}]" for line in lines if line)]
-    return replace(page, text="\n".join(text for text in texts if text.strip()))
+    text = page.text if page.text.strip() else ""
+    spans = list(page.layout.spans) if page.layout and text else []
+    for index, description in enumerate(descriptions):
+        line = " ".join(sanitise(description.text).split())
+        if line:
+            text += ("\n" if text else "") + _OPENING
+            if page.layout:
+                spans += _placed(line, description, page.images[index], page.layout.images[index], len(text))
+            text += f"{line}]"
+    return replace(page, text=text, layout=page.layout and replace(page.layout, spans=tuple(spans)))
+
+
+def _placed(line: str, description: ImageDescription, image: PageImage, place: Rect, offset: int) -> Iterator[Span]:
+    """Where the line that starts at the offset stands on the page, at worst all over the image."""
+    if not description.spans or len(line) != len(description.text):
+        yield Span(offset, offset + len(line), place)
+        return
+    across = (place.x1 - place.x0) / (image.width * TENTHS)
+    down = (place.y1 - place.y0) / (image.height * TENTHS)
+    for start, end, (x0, y0, x1, y1) in description.spans:
+        corners = place.x0 + x0 * across, place.y0 + y0 * down, place.x0 + x1 * across, place.y0 + y1 * down
+        yield Span(offset + start, offset + end, Rect(*map(round, corners)))
+
+
+def kind_of(page: Page, descriptions: Sequence[ImageDescription], described: PageKind) -> PageKind:
+    """What the page was before its images were described; ``described`` is what a description makes of one."""
+    if page.fault is not None:
+        return PageKind.GARBLED if page.fault is PageFault.GARBLED else PageKind.UNREADABLE
+    if not is_nearly_empty(page.text):
+        return PageKind.TEXT
+    if any(description.text.strip() for description in descriptions):
+        return described
+    if page.text.strip():
+        return PageKind.TEXT
+    return PageKind.UNREADABLE if any(description.error for description in descriptions) else PageKind.EMPTY

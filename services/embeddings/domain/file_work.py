@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
+
+from services.embeddings.domain.document import PageKind, PageLayout
+from services.embeddings.domain.enrichment import ImageDescription
 
 LARGE_BYTES = 8 * 2**20
 """A file of more is large: it may take minutes, and never a worker's last place."""
@@ -72,8 +76,35 @@ class ClaimedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """By which settings files are processed. Those that were processed by others are processed again.
+
+    Attributes:
+        pdf_reader: ``pymupdf`` or ``pdfium``.
+        chunk_size: the most characters of a chunk.
+        chunk_overlap: the most characters that a chunk repeats of what is before it.
+    """
+
+    pdf_reader: str
+    chunk_size: int
+    chunk_overlap: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """What is kept of a page. The spans of ``layout`` count in the document's text."""
+
+    number: int
+    kind: PageKind
+    layout: PageLayout | None
+
+
+@dataclass(frozen=True, slots=True)
 class FileResult:
-    """How the reconcile of a file ended."""
+    """How the reconcile of a file ended.
+
+    ``descriptions`` are those of its distinct images by digest, in page order, made by ``describer``.
+    """
 
     media_type: str
     page_count: int | None
@@ -81,3 +112,6 @@ class FileResult:
     outcome_reason: str | None
     space_id: int
     declared_language: str | None = None
+    pages: tuple[PageRecord, ...] = ()
+    describer: str = ""
+    descriptions: Mapping[str, ImageDescription] = field(default_factory=dict)

@@ -4,6 +4,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE
     ON module_embeddings_space, module_embeddings_files_file, module_embeddings_file_chunk, module_embeddings_outbox
     TO cauce_embeddings;
 GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_model_quota TO cauce_embeddings;
+GRANT SELECT, INSERT, UPDATE, DELETE
+    ON module_embeddings_file_page, module_embeddings_file_image, module_embeddings_recipe
+    TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_files_context TO cauce_embeddings;
 
 GRANT SELECT ON module_embeddings_files_status TO cauce_files;

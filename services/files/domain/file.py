@@ -68,6 +68,9 @@ class Processing:
     error_message: str | None
     finished_at: datetime | None
     updated_at: datetime
+    page_kinds: Mapping[str, int] | None = None
+    failed_descriptions: int = 0
+    description_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

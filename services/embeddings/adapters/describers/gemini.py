@@ -9,8 +9,8 @@ from typing import Protocol
 from services.chassis.kernel.errors import InvalidInputError, UnavailableError
 from services.chassis.kernel.text import sanitise
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
-from services.embeddings.application.ports import ImageDescription
-from services.embeddings.domain.document import PageImage
+from services.embeddings.domain.document import PageImage, PageKind
+from services.embeddings.domain.enrichment import ImageDescription
 
 
 class Vision(Protocol):
@@ -26,8 +26,12 @@ class Vision(Protocol):
 class GeminiImageDescriber:
     """What each image shows, in the language of its labels, with every label in it."""
 
-    def __init__(self, vision: Vision) -> None:
+    page_kind = PageKind.DESCRIBED
+
+    def __init__(self, vision: Vision, name: str) -> None:
+        """``name`` is the model's."""
         self._vision = vision
+        self.name = name
 
     async def describe(self, images: Sequence[PageImage]) -> list[ImageDescription]:
         """One description for each image, in order; the model's limiter bounds how many are asked for at once.

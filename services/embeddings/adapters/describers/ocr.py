@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from io import BytesIO
 from statistics import median
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.chassis.kernel.text import sanitise
 from services.chassis.models.telemetry import observed_call
-from services.embeddings.application.ports import ImageDescription
-from services.embeddings.domain.document import PageImage
+from services.embeddings.domain.document import TENTHS, PageImage, PageKind, Rect, Span
+from services.embeddings.domain.enrichment import ImageDescription
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,16 +52,24 @@ class Line:
         """Whether the two are at one height, by half of the lower one."""
         return abs(self.middle - other.middle) < min(self.bottom - self.top, other.bottom - other.top) / 2
 
+    def turned_back(self, quarters: int, width: float, height: float) -> Line:
+        """Where the line stands in an image of that size that was turned so many quarters to the left to read it."""
+        if quarters == 0:
+            return self
+        across = width if quarters % 2 else height
+        before = replace(self, left=across - self.bottom, top=self.left, right=across - self.top, bottom=self.right)
+        return before.turned_back(quarters - 1, width, height)
 
-def in_reading_order(lines: Sequence[Line]) -> str:
-    """Join lines from top to bottom; those that stand beside one another, from left to right, in one line."""
+
+def in_reading_order(lines: Sequence[Line]) -> list[list[Line]]:
+    """Rows of lines from top to bottom; those that stand beside one another, from left to right, are one row."""
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: line.middle):
         if rows and line.stands_beside(rows[-1][0]):
             rows[-1].append(line)
         else:
             rows.append([line])
-    return "\n".join(" ".join(line.text for line in sorted(row, key=lambda line: line.left)) for row in rows)
+    return [sorted(row, key=lambda line: line.left) for row in rows]
 
 
 class OcrImageDescriber:
@@ -71,6 +79,9 @@ class OcrImageDescriber:
     left out. Text that is turned by a quarter or a half is read, too; the package's own classifier of orientation is
     off, because it turned one upright line in ten.
     """
+
+    name = _MODEL
+    page_kind = PageKind.OCR
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ocr")
@@ -90,7 +101,7 @@ class OcrImageDescriber:
     async def _describe(self, engine: RapidOCR, image: PageImage) -> ImageDescription:
         try:
             with observed_call("rapidocr", _MODEL, "describe_image"):
-                return ImageDescription(await self._on_thread(_text_of, engine, image.data))
+                return await self._on_thread(_describe, engine, image.data)
         except Exception as error:  # noqa: BLE001  the libraries raise anything, and one image must not stop all
             return ImageDescription("", f"IMAGE_UNREADABLE: the image cannot be read ({type(error).__name__})")
 
@@ -103,12 +114,22 @@ class OcrImageDescriber:
         return self._engine
 
 
-def _text_of(engine: RapidOCR, data: bytes) -> str:
+def _describe(engine: RapidOCR, data: bytes) -> ImageDescription:
     image = _decode(data)
     if min(image.size) < _LEAST_SIDE:
-        return ""
-    lines = _read(engine, image)
-    return sanitise(in_reading_order([line for line in lines if line.score >= _LEAST_SCORE])).strip()
+        return ImageDescription("")
+    lines, quarters = _read(engine, image)
+    text, spans = "", []
+    for row in in_reading_order([line for line in lines if line.score >= _LEAST_SCORE and line.text]):
+        for index, line in enumerate(row):
+            text += " " if index else "\n" if text else ""
+            spans.append(Span(len(text), len(text) + len(line.text), _rect(line.turned_back(quarters, *image.size))))
+            text += line.text
+    return ImageDescription(text, spans=tuple(spans))
+
+
+def _rect(line: Line) -> Rect:
+    return Rect(*(round(length * TENTHS) for length in (line.left, line.top, line.right, line.bottom)))
 
 
 def _load() -> RapidOCR:
@@ -142,15 +163,17 @@ def _decode(data: bytes) -> Image:
     return Image.alpha_composite(ground, rgba).convert("RGB")
 
 
-def _read(engine: RapidOCR, image: Image) -> list[Line]:
-    """The lines of the image, turned so that they are upright."""
-    lines = _recognise(engine, image)
+def _read(engine: RapidOCR, image: Image) -> tuple[list[Line], int]:
+    """The lines of the image turned so that they are upright, and by how many quarters to the left that is."""
+    lines, quarters = _recognise(engine, image), 0
     if lines and median((line.bottom - line.top) / (line.right - line.left) for line in lines) > 1.5:
-        image = image.rotate(90, expand=True)
+        image, quarters = image.rotate(90, expand=True), 1
         lines = _recognise(engine, image)
     if lines and _typical_score(lines) < _UPRIGHT_SCORE:
-        lines = max(lines, _recognise(engine, image.rotate(180)), key=_typical_score)
-    return lines
+        other_way = _recognise(engine, image.rotate(180))
+        if _typical_score(other_way) > _typical_score(lines):
+            return other_way, quarters + 2
+    return lines, quarters
 
 
 def _typical_score(lines: Sequence[Line]) -> float:
@@ -162,6 +185,6 @@ def _recognise(engine: RapidOCR, image: Image) -> list[Line]:
     if not result.txts:
         return []
     return [
-        Line(text, float(score), *map(float, box.min(axis=0)), *map(float, box.max(axis=0)))
+        Line(" ".join(sanitise(text).split()), float(score), *map(float, box.min(axis=0)), *map(float, box.max(axis=0)))
         for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True)
     ]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL.Image import Image
+
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.domain.document import Page
 from services.embeddings.domain.errors import ExtractionError
@@ -45,6 +47,8 @@ class Format:
         recognise: the media type when the content alone shows it, else None.
         read: the pages in order, in any state of sanitising; raises ExtractionError. Whatever else it raises means
             that the document is corrupt.
+        render: the page of a number as an image whose longer side has at most so many pixels. Raises like ``read``,
+            and ``PAGE_NOT_FOUND``. None where what pages look like is left to the program that shows them.
         is_text: the format is text that its content does not give away (Markdown, CSV): the file's name or its
             declared type chooses it, but only for content that is text.
         option: the name by which it is chosen instead of the usual format of the same media types, if it is not that.
@@ -54,6 +58,7 @@ class Format:
     media_types: Mapping[str, tuple[str, ...]]
     recognise: Callable[[Sample], str | None]
     read: Callable[[Source], Iterator[Page]]
+    render: Callable[[Source, int, int], Image] | None = None
     is_text: bool = False
     option: str = ""
 
@@ -68,3 +73,8 @@ class Format:
 def encrypted(message: str) -> ExtractionError:
     """The error for a document that asks for a password."""
     return ExtractionError("ENCRYPTED", message, remedy="send it without a password")
+
+
+def page_not_found(number: int) -> ExtractionError:
+    """The error for a page that a document does not have."""
+    return ExtractionError("PAGE_NOT_FOUND", f"the file has no page {number}", remedy="its status says how many it has")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from PIL import Image, ImageSequence
+from PIL import ExifTags, Image, ImageOps, ImageSequence
 
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
-from services.embeddings.adapters.extractors.pictures import bounded, open_image
-from services.embeddings.domain.document import Page
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, page_not_found
+from services.embeddings.adapters.extractors.pictures import bounded, in_eight_bits, open_image
+from services.embeddings.domain.document import TENTHS, Page, PageLayout
+
+# The orientations of EXIF that exchange width and height.
+_TURNED = {5, 6, 7, 8}
 
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -28,11 +32,41 @@ def recognise(sample: Sample) -> str | None:
 def read(source: Source) -> Iterator[Page]:
     """The pages of a TIFF, the first frame of anything else; the size of each is checked before it is decoded."""
     with source.path.open("rb") as file, open_image(file, source.limits) as image:
-        frames: Iterable[Image.Image] = ImageSequence.Iterator(image) if image.format == "TIFF" else [image]
-        for number, frame in enumerate(frames, start=1):
+        for number, frame in enumerate(_frames(image), start=1):
             source.limits.require("pixels", frame.width * frame.height)
+            width, height = _size(frame)
+            layout = PageLayout(width * TENTHS, height * TENTHS, "px")
             picture = bounded(frame)
-            yield Page(number, "", (picture,) if picture else ())
+            if picture is None:
+                yield Page(number, "", layout=layout)
+            else:
+                yield Page(number, "", (picture,), layout=replace(layout, images=(layout.whole,)))
+
+
+def render(source: Source, number: int, size: int) -> Image.Image:
+    """The frame of that number, upright, made smaller where its longer side has more pixels than ``size``."""
+    with source.path.open("rb") as file, open_image(file, source.limits) as image:
+        try:
+            if number > 1 and image.format != "TIFF":
+                raise page_not_found(number)
+            image.seek(number - 1)
+        except EOFError:
+            raise page_not_found(number) from None
+        source.limits.require("pixels", image.width * image.height)
+        image.draft("RGB", (size, size))
+        shown = in_eight_bits(ImageOps.exif_transpose(image))
+        shown.thumbnail((size, size))
+        return shown
+
+
+def _frames(image: Image.Image) -> Iterable[Image.Image]:
+    return ImageSequence.Iterator(image) if image.format == "TIFF" else [image]
+
+
+def _size(frame: Image.Image) -> tuple[int, int]:
+    """Width and height of the frame as it is shown."""
+    is_turned = frame.getexif().get(ExifTags.Base.Orientation, 1) in _TURNED
+    return (frame.height, frame.width) if is_turned else (frame.width, frame.height)
 
 
 FORMAT = Format(
@@ -45,4 +79,5 @@ FORMAT = Format(
     },
     recognise=recognise,
     read=read,
+    render=render,
 )

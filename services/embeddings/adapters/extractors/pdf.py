@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
-from itertools import islice
+from itertools import pairwise
 from typing import Any
 
 from PIL import Image
 
 from services.embeddings.adapters.extractors import pdfium
-from services.embeddings.adapters.extractors.format import Format, Source, encrypted
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted, page_not_found
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
     RENDER_DPI,
+    UNIT,
     Furniture,
     is_garbled,
-    is_nearly_empty,
     read_pages,
     recognise,
     touching,
@@ -28,8 +30,18 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
+from services.embeddings.adapters.extractors.placed_text import PlacedText
 from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
-from services.embeddings.domain.document import Page, PageFault, PageImage
+from services.embeddings.domain.document import (
+    TENTHS,
+    Page,
+    PageFault,
+    PageImage,
+    PageLayout,
+    Rect,
+    Span,
+    is_nearly_empty,
+)
 
 
 @contextmanager
@@ -57,6 +69,8 @@ pymupdf.TOOLS.mupdf_display_warnings(False)
 # Ligatures are taken apart, an unknown glyph is U+FFFD and not any letter, images leave their place.
 _TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP | pymupdf.TEXT_PRESERVE_IMAGES
 _INVISIBLE = 3
+_RIGHTWARDS = 0.5
+_BUFFER_BYTES = 64 * 1024
 
 
 def read(source: Source) -> Iterator[Page]:
@@ -72,6 +86,20 @@ def read(source: Source) -> Iterator[Page]:
         source.limits.require("pages", document.page_count)
         reader = _PageReader(document, source)
         yield from read_pages(document.page_count, reader.read, is_repaired=document.is_repaired)
+
+
+def render(source: Source, number: int, size: int) -> Image.Image:
+    """The page of that number as it is shown, its longer side so many pixels."""
+    document = _open(source)
+    if document is None:
+        return pdfium.render(source, number, size)
+    with document:
+        source.limits.require("pages", document.page_count)
+        if number > document.page_count:
+            raise page_not_found(number)
+        page = document.load_page(number - 1)
+        scale = size / max(page.rect.width, page.rect.height)
+        return _image(page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), alpha=False))
 
 
 def _open(source: Source) -> Any:
@@ -100,19 +128,32 @@ class _PageReader:
         page = self._document.load_page(index)
         number = index + 1
         text_page = page.get_textpage(flags=_TEXT_FLAGS)
-        blocks = text_page.extractBLOCKS()
-        self._limits.require("characters", sum(len(block[4]) for block in blocks))
-        text = _text(text_page, [block for block in blocks if block[6] == 0])
-        placed = self._placed_images(page) if any(block[6] == 1 for block in blocks) else []
-        garbled = is_garbled(text)
-        if garbled or (is_nearly_empty(text) and (placed or _has_drawing(page))):
+        blocks = _blocks(text_page)
+        found = self._text(page, text_page, blocks)
+        placed = self._placed_images(page) if any(block["type"] == "image" for block in blocks) else []
+        garbled = is_garbled(found.text)
+        if garbled or (is_nearly_empty(found.text) and (placed or _has_drawing(page))):
             with whatever_breaks():
                 shown = _render(page, page.rect) or (pdfium.page_image(self._path, index) if placed else None)
-                if shown is not None and garbled:
-                    return Page(number, without_garbled_words(text), (shown,), PageFault.GARBLED)
                 if shown is not None:
-                    return Page(number, text, (shown,))
-        return Page(number, text, tuple(self._distinct_images(page, placed)))
+                    layout = _layout(page)
+                    if garbled:
+                        found = without_garbled_words(found)
+                    layout = replace(layout, spans=found.spans, images=(layout.whole,))
+                    return Page(number, found.text, (shown,), PageFault.GARBLED if garbled else None, layout)
+        images = list(self._distinct_images(page, placed))
+        layout = replace(_layout(page), spans=found.spans, images=tuple(place for _, place in images))
+        return Page(number, found.text, tuple(image for image, _ in images), layout=layout)
+
+    def _text(self, page: Any, text_page: Any, blocks: list[dict[str, Any]]) -> PlacedText:
+        texts = [
+            (found, block["lines"]) for found, block in zip(text_page.this, blocks, strict=True) if "lines" in block
+        ]
+        self._limits.require("characters", sum(len(line["text"]) for _, lines in texts for line in lines))
+        found = page_text(box for block, lines in texts for box in _boxes(block, lines))
+        if not page.rotation:
+            return found
+        return found._replace(spans=tuple(span._replace(rect=_on_display(page, span.rect)) for span in found.spans))
 
     def _placed_images(self, page: Any) -> list[dict[str, Any]]:
         """The images that stand on the page, in the order in which they are painted."""
@@ -130,7 +171,8 @@ class _PageReader:
             image["rect"] = pymupdf.Rect(image["bbox"]) & visible
         return [image for image in placed if not image["rect"].is_empty]
 
-    def _distinct_images(self, page: Any, placed: list[dict[str, Any]]) -> Iterator[PageImage]:
+    def _distinct_images(self, page: Any, placed: list[dict[str, Any]]) -> Iterator[tuple[PageImage, Rect]]:
+        """The images that count, each with where it stands first."""
         seen = set()
         for group in touching([tuple(image["rect"]) for image in placed]):
             pieces = [placed[index] for index in group]
@@ -148,7 +190,7 @@ class _PageReader:
                     self._images[key] = self._decode(page, pieces, rect)
             image = self._images[key]
             if image is not None:
-                yield image
+                yield image, _in_tenths(rect * page.rotation_matrix)
 
     def _key(self, page: Any, image: dict[str, Any]) -> str:
         """The same for equal images, however often the file stores them; inline ones are all different."""
@@ -182,7 +224,11 @@ def _render(page: Any, rect: Any) -> PageImage | None:
 
 
 def _bounded(pixmap: Any) -> PageImage | None:
-    return bounded(Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples))
+    return bounded(_image(pixmap))
+
+
+def _image(pixmap: Any) -> Image.Image:
+    return Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples)
 
 
 def _has_drawing(page: Any) -> bool:
@@ -198,43 +244,68 @@ def _is_ocr_layer(page: Any) -> bool:
     return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
 
 
-def _text(text_page: Any, blocks: list[tuple[Any, ...]]) -> str:
-    found = list(text_page.this)
-    return page_text(piece for block in blocks for piece in _boxes(found[block[5]], block))
+def _layout(page: Any) -> PageLayout:
+    return PageLayout(round(page.rect.width * TENTHS), round(page.rect.height * TENTHS), UNIT)
 
 
-def _boxes(found: Any, block: tuple[Any, ...]) -> Iterator[tuple[tuple[int, int], Box]]:
-    """A block as one box where its lines run rightwards, each below the one before, else line by line."""
-    x0, y0, x1, y1, text = block[:5]
-    texts = [line.strip() for line in text.rstrip("\n").split("\n")]
-    if _is_ordinary(found, texts, width=x1 - x0, height=y1 - y0):
-        shown = "\n".join(line for line in texts if line)
-        if shown:
-            yield (1, 0), Box(x0, y0, x1, y1, shown)
-        return
-    lines = list(found)
-    if len(lines) != len(texts):  # a line outside the page has no text there
-        texts = ["".join(chr(character.m_internal.c) for character in line).strip() for line in lines]
-    for line, shown in zip(lines, texts, strict=True):
-        if shown:
-            direction, bbox = line.m_internal.dir, line.m_internal.bbox
-            turned = round(direction.x), round(direction.y)
-            yield turned, upright(turned, (bbox.x0, bbox.y0, bbox.x1, bbox.y1), shown)
+def _in_tenths(rect: Any) -> Rect:
+    return Rect(*(round(length * TENTHS) for length in rect))
 
 
-def _is_ordinary(found: Any, texts: list[str], *, width: float, height: float) -> bool:
-    """Whether the lines of a block run rightwards, each below the one before.
+def _on_display(page: Any, rect: Rect) -> Rect:
+    """Where a rectangle of the page as it is written stands on the page as it is shown."""
+    return _in_tenths(pymupdf.Rect(*(length / TENTHS for length in rect)) * page.rotation_matrix)
 
-    Told by its first two lines, and by the height of a line in widths of a character, which is less where lines stand
-    side by side. To look at every line of every page takes half as long as to read it.
+
+def _blocks(text_page: Any) -> list[dict[str, Any]]:
+    """The blocks of the page with their lines, lengths in tenths of a point.
+
+    MuPDF writes them all in the time that looking at each line from here would take for a few.
     """
-    first, second = (*(line.m_internal for line in islice(found, 2)), None, None)[:2]
-    if first is None or first.dir.x < 0.5:
+    buffer = pymupdf.mupdf.fz_new_buffer(_BUFFER_BYTES)
+    output = pymupdf.mupdf.FzOutput(buffer)
+    pymupdf.mupdf.fz_print_stext_page_as_json(output, text_page.this, TENTHS)
+    output.fz_close_output()
+    blocks: list[dict[str, Any]] = json.loads(buffer.fz_buffer_extract())["blocks"]
+    return blocks
+
+
+def _boxes(found: Any, lines: list[dict[str, Any]]) -> Iterator[tuple[tuple[int, int], Box]]:
+    """A block as one box where its lines run rightwards, each below the one before, else line by line."""
+    written = [(line["text"].strip(), _rect(line["bbox"])) for line in lines]
+    shown = [(text, rect) for text, rect in written if text]
+    if _is_ordinary(found, written):
+        if shown:
+            x0, y0, x1, y1 = zip(*(rect for _, rect in shown), strict=True)
+            spans, offset = [], 0
+            for text, rect in shown:
+                spans.append(Span(offset, offset + len(text), rect))
+                offset += len(text) + 1
+            placed = PlacedText("\n".join(text for text, _ in shown), tuple(spans))
+            yield (
+                (1, 0),
+                Box(min(x0) / TENTHS, min(y0) / TENTHS, max(x1) / TENTHS, max(y1) / TENTHS, placed),
+            )
+        return
+    for line, (text, rect) in zip(found, written, strict=True):
+        if text:
+            direction = line.m_internal.dir
+            turned = round(direction.x), round(direction.y)
+            corners = rect.x0 / TENTHS, rect.y0 / TENTHS, rect.x1 / TENTHS, rect.y1 / TENTHS
+            yield turned, upright(turned, corners, PlacedText(text, (Span(0, len(text), rect),)))
+
+
+def _rect(box: dict[str, int]) -> Rect:
+    """The rectangle, whose lengths are each cut off to a whole tenth."""
+    return Rect(box["x"], box["y"], box["x"] + box["w"] + 2, box["y"] + box["h"] + 2)
+
+
+def _is_ordinary(found: Any, lines: list[tuple[str, Rect]]) -> bool:
+    """Whether the lines of a block run rightwards, told by the first, each below the middle of the one before."""
+    first = next(iter(found), None)
+    if first is None or first.m_internal.dir.x < _RIGHTWARDS:
         return False
-    if second is None:
-        return True
-    is_below = second.bbox.y0 > (first.bbox.y0 + first.bbox.y1) / 2
-    return bool(is_below and height / len(texts) > 1.3 * width / max(1, *map(len, texts)))
+    return all(2 * below.y0 > above.y0 + above.y1 for (_, above), (_, below) in pairwise(lines))
 
 
-FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read)
+FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read, render=render)

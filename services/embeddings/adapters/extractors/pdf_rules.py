@@ -6,22 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate
 
 import regex
 
 from services.embeddings.adapters.extractors.format import Sample
 from services.embeddings.adapters.extractors.limits import is_out_of_memory
+from services.embeddings.adapters.extractors.placed_text import PlacedText, placed_text, with_text
 from services.embeddings.domain.document import Page, PageFault
 from services.embeddings.domain.errors import ExtractionError
 
 MEDIA_TYPES = {"application/pdf": (".pdf",)}
 RENDER_DPI = 200
 POINTS_PER_INCH = 72
+UNIT = "pt"
 
-# A page with less text than this is shown as an image, if there is something to see.
-_MIN_CHARACTERS = 20
-_UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}]")
-_UNREADABLE_WORD = regex.compile(r"\S*[\ufffd\p{Co}\p{Cn}]\S*")
+# What stands for a glyph of no known meaning: the sign for that, private and unassigned characters, control characters.
+_UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}[\p{Cc}--\s]]", regex.V1)
+_UNREADABLE_WORD = regex.compile(rf"\S*{_UNREADABLE.pattern}\S*", regex.V1)
 _UNREADABLE_SHARE = 0.2
 _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
@@ -61,7 +63,7 @@ def read_pages(count: int, read: Callable[[int], Page], *, is_repaired: bool = F
             page = replace(page, fault=PageFault.UNREADABLE)  # what stood on it may have been in the part that is lost
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
         is_blank = is_blank and nothing
-        yield replace(page, text=running.left_out_of(page.text, index))
+        yield running.left_out_of(page, index)
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
 
@@ -78,19 +80,14 @@ def whatever_breaks() -> Iterator[None]:
             raise MemoryError from error
 
 
-def is_nearly_empty(text: str) -> bool:
-    """Whether a page has so little text that what it shows is elsewhere."""
-    return len("".join(text.split())) < _MIN_CHARACTERS
-
-
 def is_garbled(text: str) -> bool:
     """Whether a fifth of the characters are unknown: the font does not say what its glyphs mean."""
     return len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * len("".join(text.split()))
 
 
-def without_garbled_words(text: str) -> str:
+def without_garbled_words(placed: PlacedText) -> PlacedText:
     """The words whose characters are all known."""
-    return str(_UNREADABLE_WORD.sub("", text))
+    return placed.without(match.span() for match in _UNREADABLE_WORD.finditer(placed.text))
 
 
 class RunningLines:
@@ -103,9 +100,9 @@ class RunningLines:
     def __init__(self) -> None:
         self._appearances: Counter[tuple[bool, str]] = Counter()
 
-    def left_out_of(self, text: str, index: int) -> str:
-        """The text of the page of that index without those lines. Pages come in order."""
-        lines = text.split("\n")
+    def left_out_of(self, page: Page, index: int) -> Page:
+        """The page of that index without those lines. Pages come in order."""
+        lines = page.text.split("\n")
         shown = [at for at, line in enumerate(lines) if line.strip()]
         edges = {**dict.fromkeys(shown[-_EDGE_LINES:], True), **dict.fromkeys(shown[:_EDGE_LINES], False)}
         dropped = set()
@@ -115,8 +112,10 @@ class RunningLines:
                 dropped.add(at)
             self._appearances.update(keys)
         if not dropped or dropped == set(shown):  # a page that says nothing else means what it says
-            return text
-        return "\n".join(line for at, line in enumerate(lines) if at not in dropped).strip("\n")
+            return page
+        starts = [0, *accumulate(len(line) + 1 for line in lines)]
+        ranges = [(starts[at], min(starts[at + 1], len(page.text))) for at in sorted(dropped)]
+        return with_text(page, placed_text(page).without(ranges).stripped())
 
 
 def _line_keys(line: str, index: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,16 @@ import pypdfium2
 from PIL import Image
 from pypdfium2 import raw
 
-from services.embeddings.adapters.extractors.format import Format, Source, encrypted
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted, page_not_found
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
     RENDER_DPI,
+    UNIT,
     Furniture,
     corrupt,
     is_garbled,
-    is_nearly_empty,
     read_pages,
     recognise,
     touching,
@@ -30,8 +31,18 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
+from services.embeddings.adapters.extractors.placed_text import PlacedText
 from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
-from services.embeddings.domain.document import Page, PageFault, PageImage
+from services.embeddings.domain.document import (
+    TENTHS,
+    Page,
+    PageFault,
+    PageImage,
+    PageLayout,
+    Rect,
+    Span,
+    is_nearly_empty,
+)
 
 _LINE_ENDS = "\r\n"
 # How PDFium marks a hyphen that parts a word at the end of a line; it leaves the line's end out.
@@ -52,6 +63,17 @@ def page_image(path: Path, index: int) -> PageImage | None:
     """The page as an image, None when it shows nothing."""
     with closing(pypdfium2.PdfDocument(path)) as document, closing(document[index]) as page:
         return bounded(_render(page))
+
+
+def render(source: Source, number: int, size: int) -> Image.Image:
+    """The page of that number as it is shown, its longer side so many pixels."""
+    with closing(_open(source)) as document:
+        source.limits.require("pages", len(document))
+        if number > len(document):
+            raise page_not_found(number)
+        with closing(document[number - 1]) as page:
+            image: Image.Image = page.render(scale=size / max(page.get_size())).to_pil().convert("RGB")
+            return image
 
 
 def _open(source: Source) -> Any:
@@ -77,24 +99,29 @@ class _PageReader:
         with closing(self._document[index]) as page:
             with closing(page.get_textpage()) as text_page:
                 self._limits.require("characters", text_page.count_chars())
-                text = page_text(_lines(text_page))
+                found = page_text(_Lines(page, text_page))
             kinds = (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_SHADING)
             objects = list(page.get_objects(filter=kinds, max_depth=_MAX_FORM_DEPTH))
             placed = [(one, one.get_bounds()) for one in objects if one.type == raw.FPDF_PAGEOBJ_IMAGE]
             for image, _ in placed:
                 width, height = image.get_px_size()
                 self._limits.require("pixels", width * height)
-            garbled = is_garbled(text)
-            if garbled or (is_nearly_empty(text) and (placed or _has_drawing(objects))):
+            layout = _layout(page)
+            garbled = is_garbled(found.text)
+            if garbled or (is_nearly_empty(found.text) and (placed or _has_drawing(objects))):
                 with whatever_breaks():
                     shown = bounded(_render(page))
-                    if shown is not None and garbled:
-                        return Page(number, without_garbled_words(text), (shown,), PageFault.GARBLED)
                     if shown is not None:
-                        return Page(number, text, (shown,))
-            return Page(number, text, tuple(self._distinct_images(page, placed)))
+                        if garbled:
+                            found = without_garbled_words(found)
+                        layout = replace(layout, spans=found.spans, images=(layout.whole,))
+                        return Page(number, found.text, (shown,), PageFault.GARBLED if garbled else None, layout)
+            images = list(self._distinct_images(page, placed))
+            layout = replace(layout, spans=found.spans, images=tuple(place for _, place in images))
+            return Page(number, found.text, tuple(image for image, _ in images), layout=layout)
 
-    def _distinct_images(self, page: Any, placed: list[tuple[Any, Any]]) -> Iterator[PageImage]:
+    def _distinct_images(self, page: Any, placed: list[tuple[Any, Any]]) -> Iterator[tuple[PageImage, Rect]]:
+        """The images that count, each with where it stands first."""
         seen = set()
         rendered: Image.Image | None = None
         width, height = page.get_size()
@@ -116,58 +143,71 @@ class _PageReader:
                     self._images[key] = bounded(rendered.crop((left, top, right, bottom)))
             image = self._images[key]
             if image is not None:
-                yield image
+                yield image, _in_tenths(corners)
 
 
-def _lines(text_page: Any) -> Iterator[tuple[tuple[int, int], Box]]:
+class _Lines:
     """The lines of the page as upright boxes, cut where there is more than a word's space within one."""
-    characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(text_page.count_chars())]
-    start = 0
-    for index, character in enumerate([*characters, "\n"]):
-        if character in _HYPHENS:
-            yield from _segments(text_page, characters, start, index, hyphen="-")
-            start = index + 1
-        elif character in _LINE_ENDS:
-            yield from _segments(text_page, characters, start, index)
-            start = index + 1
+
+    def __init__(self, page: Any, text_page: Any) -> None:
+        self._page = page
+        self._text_page = text_page
+        count = text_page.count_chars()
+        self._characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(count)]
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, int], Box]]:
+        start = 0
+        for index, character in enumerate([*self._characters, "\n"]):
+            if character in _HYPHENS:
+                yield from self._segments(start, index, hyphen="-")
+                start = index + 1
+            elif character in _LINE_ENDS:
+                yield from self._segments(start, index)
+                start = index + 1
+
+    def _segments(self, start: int, end: int, *, hyphen: str = "") -> Iterator[tuple[tuple[int, int], Box]]:
+        first: int | None = None
+        previous = start
+        for index in [at for at in range(start, end) if not self._characters[at].isspace()]:
+            if first is not None and index - previous > 1 and self._is_wide(previous, index):
+                yield self._segment(first, previous)
+                first = None
+            first = index if first is None else first
+            previous = index
+        if first is not None:
+            yield self._segment(first, previous, hyphen)
+
+    def _is_wide(self, one: int, other: int) -> bool:
+        ax0, ay0, ax1, ay1 = self._place(one)
+        bx0, by0, bx1, by1 = self._place(other)
+        distance = max(bx0 - ax1, ax0 - bx1, by0 - ay1, ay0 - by1)
+        return distance > _MIN_SPACE * min(max(ax1 - ax0, ay1 - ay0), max(bx1 - bx0, by1 - by0))
+
+    def _segment(self, first: int, last: int, hyphen: str = "") -> tuple[tuple[int, int], Box]:
+        ax0, ay0, ax1, ay1 = self._place(first)
+        bx0, by0, bx1, by1 = self._place(last)
+        bounds = min(ax0, bx0), min(ay0, by0), max(ax1, bx1), max(ay1, by1)
+        angle = raw.FPDFText_GetCharAngle(self._text_page, first)
+        direction = round(math.cos(angle)), round(math.sin(angle))
+        text = "".join(self._characters[first : last + 1]) + hyphen
+        placed = PlacedText(text, (Span(0, len(text), _in_tenths(_on_display(self._page, bounds))),))
+        # PDF counts upwards from the bottom, a reader downwards from the top.
+        left, bottom, right, top = bounds
+        return direction, upright(direction, (left, -top, right, -bottom), placed)
+
+    def _place(self, index: int) -> tuple[float, float, float, float]:
+        box = raw.FS_RECTF()
+        raw.FPDFText_GetLooseCharBox(self._text_page, index, box)
+        return box.left, box.bottom, box.right, box.top
 
 
-def _segments(
-    text_page: Any, characters: list[str], start: int, end: int, *, hyphen: str = ""
-) -> Iterator[tuple[tuple[int, int], Box]]:
-    first: int | None = None
-    previous = start
-    for index in [at for at in range(start, end) if not characters[at].isspace()]:
-        if first is not None and index - previous > 1 and _is_wide(text_page, previous, index):
-            yield _segment(text_page, first, previous, "".join(characters[first : previous + 1]))
-            first = None
-        first = index if first is None else first
-        previous = index
-    if first is not None:
-        yield _segment(text_page, first, previous, "".join(characters[first : previous + 1]) + hyphen)
+def _layout(page: Any) -> PageLayout:
+    width, height = page.get_size()
+    return PageLayout(round(width * TENTHS), round(height * TENTHS), UNIT)
 
 
-def _is_wide(text_page: Any, one: int, other: int) -> bool:
-    ax0, ay0, ax1, ay1 = _character(text_page, one)
-    bx0, by0, bx1, by1 = _character(text_page, other)
-    distance = max(bx0 - ax1, ax0 - bx1, by0 - ay1, ay0 - by1)
-    return distance > _MIN_SPACE * min(max(ax1 - ax0, ay1 - ay0), max(bx1 - bx0, by1 - by0))
-
-
-def _segment(text_page: Any, first: int, last: int, text: str) -> tuple[tuple[int, int], Box]:
-    ax0, ay0, ax1, ay1 = _character(text_page, first)
-    bx0, by0, bx1, by1 = _character(text_page, last)
-    angle = raw.FPDFText_GetCharAngle(text_page, first)
-    direction = round(math.cos(angle)), round(math.sin(angle))
-    # PDF counts upwards from the bottom, a reader downwards from the top.
-    corners = min(ax0, bx0), -max(ay1, by1), max(ax1, bx1), -min(ay0, by0)
-    return direction, upright(direction, corners, text)
-
-
-def _character(text_page: Any, index: int) -> tuple[float, float, float, float]:
-    box = raw.FS_RECTF()
-    raw.FPDFText_GetLooseCharBox(text_page, index, box)
-    return box.left, box.bottom, box.right, box.top
+def _in_tenths(corners: tuple[float, float, float, float]) -> Rect:
+    return Rect(*(round(length * TENTHS) for length in corners))
 
 
 def _render(page: Any) -> Image.Image:
@@ -211,4 +251,4 @@ def _is_ocr_layer(page: Any) -> bool:
     return all(raw.FPDFTextObj_GetTextRenderMode(text) == raw.FPDF_TEXTRENDERMODE_INVISIBLE for text in texts)
 
 
-FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read, option="pdfium")
+FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read, render=render, option="pdfium")

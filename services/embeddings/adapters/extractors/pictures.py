@@ -57,7 +57,7 @@ def bounded(image: Image.Image) -> PageImage | None:
     if is_small(image.width, image.height):
         return None
     image.draft("RGB", (MAX_SIDE, MAX_SIDE))  # a JPEG is decoded at a fraction of its size
-    image = _in_eight_bits(ImageOps.exif_transpose(image))
+    image = in_eight_bits(ImageOps.exif_transpose(image))
     image.thumbnail((MAX_SIDE, MAX_SIDE))
     colours = image.getcolors(_LOSSLESS_COLOURS)
     if colours is not None and len(colours) == 1:
@@ -72,7 +72,7 @@ def bounded(image: Image.Image) -> PageImage | None:
     return PageImage(sha256(data).hexdigest(), media_type, data, image.width, image.height)
 
 
-def _in_eight_bits(image: Image.Image) -> Image.Image:
+def in_eight_bits(image: Image.Image) -> Image.Image:
     """The image as grey or RGB: other depths are scaled, transparency shows white."""
     if image.mode.startswith(("I", "F")):
         low, high = image.getextrema()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import regex
+
+from services.embeddings.adapters.extractors.placed_text import PlacedText
 
 # A gutter parts two columns of prose: this wide at least, with lines this long on both sides. Narrower or shorter
 # ones are the space between words or between the cells of a table, whose rows must stay together.
@@ -22,36 +24,41 @@ _MAX_BOXES = 3000
 
 @dataclass(slots=True)
 class Box:
-    """A piece of text and where it stands, in points, with y growing downwards. Its own lines are in order."""
+    """A piece of text and where it stands, in points, with y growing downwards. Its own lines are in order.
+
+    Where it stands here is for the reading order only: the spans of ``placed`` say where that is on the page.
+    """
 
     x0: float
     y0: float
     x1: float
     y1: float
-    text: str
+    placed: PlacedText
+    text: str = field(init=False)
     lines: int = field(init=False)
     line_height: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.text = self.placed.text
         self.lines = self.text.count("\n") + 1
         self.line_height = (self.y1 - self.y0) / self.lines
 
 
-def upright(direction: tuple[int, int], corners: tuple[float, float, float, float], text: str) -> Box:
+def upright(direction: tuple[int, int], corners: tuple[float, float, float, float], placed: PlacedText) -> Box:
     """The box as it stands when the page is turned so that text that runs in that direction runs to the right."""
     x0, y0, x1, y1 = corners
     match direction:
         case (0, -1):
-            return Box(-y1, x0, -y0, x1, text)
+            return Box(-y1, x0, -y0, x1, placed)
         case (0, 1):
-            return Box(y0, -x1, y1, -x0, text)
+            return Box(y0, -x1, y1, -x0, placed)
         case (-1, 0):
-            return Box(-x1, -y1, -x0, -y0, text)
+            return Box(-x1, -y1, -x0, -y0, placed)
         case _:
-            return Box(x0, y0, x1, y1, text)
+            return Box(x0, y0, x1, y1, placed)
 
 
-def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> str:
+def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> PlacedText:
     """The text of upright boxes by direction: each direction in reading order, the one with most text first.
 
     Words parted at the end of a line are joined.
@@ -60,21 +67,23 @@ def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> str:
     for direction, box in boxes:
         directions[direction].append(box)
     ordered = sorted(directions.values(), key=lambda group: -sum(len(box.text) for box in group))
-    return str(_HYPHENATION.sub("", "\n\n".join(map(in_reading_order, ordered))))
+    parts = [part for group in ordered for part in (PlacedText("\n\n"), in_reading_order(group))]
+    placed = PlacedText.joined(parts[1:])
+    return placed.without(match.span() for match in _HYPHENATION.finditer(placed.text))
 
 
-def in_reading_order(boxes: Sequence[Box]) -> str:
+def in_reading_order(boxes: Sequence[Box]) -> PlacedText:
     """The text of all boxes in reading order: a line for each row, a blank line where the page leaves space.
 
     Boxes side by side are one row, parted by a tab where there is space between them, unless they are columns of prose.
     """
     rows = list(_rows(boxes) if len(boxes) <= _MAX_BOXES else boxes)
-    parts = [row.text for row in rows[:1]]
+    parts = [row.placed for row in rows[:1]]
     for above, below in pairwise(rows):
         gap = below.y0 - above.y1
         near = -above.line_height < gap <= 0.6 * min(above.line_height, below.line_height)
-        parts += ["\n" if near else "\n\n", below.text]
-    return "".join(parts)
+        parts += [PlacedText("\n" if near else "\n\n"), below.placed]
+    return PlacedText.joined(parts)
 
 
 def _rows(boxes: Sequence[Box]) -> Iterator[Box]:
@@ -95,12 +104,13 @@ def _row(band: list[Box]) -> Iterator[Box]:
         return
     ordered = sorted(band, key=lambda box: box.x0)
     if all(box.lines == 1 for box in band):
+        others = ((PlacedText(_space(left, right)), right.placed) for left, right in pairwise(ordered))
         yield Box(
             ordered[0].x0,
             min(box.y0 for box in band),
             max(box.x1 for box in band),
             max(box.y1 for box in band),
-            ordered[0].text + "".join(_space(left, right) + right.text for left, right in pairwise(ordered)),
+            PlacedText.joined([ordered[0].placed, *chain.from_iterable(others)]),
         )
         return
     gaps = _gaps(band)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path, PurePath
 from zipfile import BadZipFile, ZipFile
 
-from services.chassis.kernel.text import sanitise
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
-from services.embeddings.domain.document import Page
+from services.embeddings.adapters.extractors.placed_text import sanitised
+from services.embeddings.domain.document import Page, PageImage
 from services.embeddings.domain.errors import ExtractionError
 
 HEAD_BYTES = 64 * 1024
@@ -71,13 +73,55 @@ def read_document(
     Raises:
         ExtractionError: at once or while the pages are read.
     """
+    opened = _open(path, name, media_type, limits, options)
+    if opened is None:
+        return media_type, iter(())
+    found, source = opened
+    return source.media_type, _pages(found, source)
+
+
+def render_page(
+    path: Path,
+    *,
+    name: str,
+    media_type: str,
+    limits: ExtractionLimits,
+    options: frozenset[str] = frozenset(),
+    number: int,
+    size: int,
+) -> tuple[str, Page]:
+    """The media type that the file is, and the page of that number without text, shown by its one image, a PNG.
+
+    The image's longer side has at most ``size`` pixels.
+
+    Raises:
+        ExtractionError: also ``PAGE_NOT_FOUND``, and ``NO_PAGES`` in a format whose pages cannot be shown.
+    """
+    opened = _open(path, name, media_type, limits, options)
+    if opened is None or opened[0].render is None:
+        what = "an empty file" if opened is None else f"a file of the format {opened[0].name}"
+        raise ExtractionError("NO_PAGES", f"{what} has no pages that can be shown")
+    found, source = opened
+    with _corrupt_otherwise(found):
+        image = opened[0].render(source, number, size)
+    file = BytesIO()
+    image.save(file, "PNG")
+    data = file.getvalue()
+    shown = PageImage(sha256(data).hexdigest(), "image/png", data, image.width, image.height)
+    return source.media_type, Page(number, "", (shown,))
+
+
+def _open(
+    path: Path, name: str, media_type: str, limits: ExtractionLimits, options: frozenset[str]
+) -> tuple[Format, Source] | None:
+    """The file's format, and the file as its reader takes it; None for an empty file."""
     limits.require("input_bytes", path.stat().st_size)
     sample = _sample(path)
     if not sample.head:
-        return media_type, iter(())
+        return None
     suffix, declared = PurePath(name).suffix.lower(), media_type.partition(";")[0].strip().lower()
     found, actual = _resolve(formats(options), sample, suffix, declared)
-    return actual, _pages(found, Source(path, actual, limits))
+    return found, Source(path, actual, limits)
 
 
 def _sample(path: Path) -> Sample:
@@ -125,30 +169,38 @@ def _unsupported(sample: Sample, declared: str) -> ExtractionError:
 
 
 def _pages(found: Format, source: Source) -> Iterator[Page]:
-    """The pages, counted against the limits. Whatever a reader raises besides our own errors means a broken file."""
+    """The pages, counted against the limits."""
     characters = images = 0
     pages = found.read(source)
     for count in range(1, source.limits.pages + 2):
         try:
-            page = next(pages)
+            with _corrupt_otherwise(found):
+                page = next(pages)
         except StopIteration:
             return
-        except (ExtractionError, MemoryError):
-            raise
-        except RecursionError:
-            raise ExtractionError("CORRUPT", f"the {found.name} file nests deeper than can be read") from None
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise MemoryError from error
-            raise ExtractionError(
-                "CORRUPT",
-                f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],
-                remedy="open it in the program that made it, save it again and send that",
-            ) from error
-        text = sanitise(page.text)
-        characters += len(text)
+        page = sanitised(page)
+        characters += len(page.text)
         images += len(page.images)
         source.limits.require("pages", count)
         source.limits.require("characters", characters)
         source.limits.require("images", images)
-        yield replace(page, text=text)
+        yield page
+
+
+@contextmanager
+def _corrupt_otherwise(found: Format) -> Iterator[None]:
+    """Whatever a reader raises besides our own errors means a broken file."""
+    try:
+        yield
+    except (StopIteration, ExtractionError, MemoryError):
+        raise
+    except RecursionError:
+        raise ExtractionError("CORRUPT", f"the {found.name} file nests deeper than can be read") from None
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise MemoryError from error
+        raise ExtractionError(
+            "CORRUPT",
+            f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],
+            remedy="open it in the program that made it, save it again and send that",
+        ) from error

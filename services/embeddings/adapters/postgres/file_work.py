@@ -6,6 +6,7 @@ Times are the database's, so a worker whose clock is wrong does no harm.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 import asyncpg
 
@@ -14,9 +15,10 @@ from contracts.events.envelope import EventType
 from contracts.events.topics import EMBEDDINGS_EVENTS
 from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.postgres.queries import load_query
+from services.embeddings.adapters.postgres.spans import packed
 from services.embeddings.application.ports import EmbeddedChunk
 from services.embeddings.domain.errors import LeaseLostError
-from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult
+from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Recipe
 
 OUTBOX = "module_embeddings_outbox"
 
@@ -40,10 +42,16 @@ _CHUNK_COLUMNS = (
 class PostgresFileWork:
     """Claims files and writes what became of them. Implements the FileWork port."""
 
-    def __init__(self, pool: asyncpg.Pool, *, lease_seconds: float) -> None:
+    def __init__(self, pool: asyncpg.Pool, *, lease_seconds: float, recipe: Recipe) -> None:
+        """``recipe`` is what files are processed by, and is recorded with them."""
         self._pool = pool
         self._lease_seconds = lease_seconds
         self._last_turn = ""
+        self._recipe = asdict(recipe)
+
+    async def announce_recipe(self) -> None:
+        """Have the sweep find the files that were processed by another recipe than this one."""
+        await self._pool.execute(load_query(_PACKAGE, "announce_recipe"), self._recipe)
 
     async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedFile]:
         """Take up to ``limit`` files that want work, each under a new lease, at most ``large`` of them large ones.
@@ -67,7 +75,9 @@ class PostgresFileWork:
         await self._report(claim, stage, done, total)
 
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
-        """Replace the chunks, end the file COMPLETED and announce it: one transaction. Raises LeaseLostError.
+        """Replace the chunks and what is kept of pages and images, end the file COMPLETED and announce it.
+
+        It is one transaction. Raises LeaseLostError.
 
         The status is written first: that locks the row, checks the lease, and leaves nothing to undo if it is lost.
         Chunks that are already there just so are left alone, which spares the vector index.
@@ -82,6 +92,7 @@ class PostgresFileWork:
                     result.page_count,
                     result.outcome,
                     result.outcome_reason,
+                    self._recipe,
                 )
             )
             present = await connection.fetch(load_query(_PACKAGE, "list_chunk_identities"), claim.file_id)
@@ -93,13 +104,14 @@ class PostgresFileWork:
                     columns=_CHUNK_COLUMNS,
                     records=_chunk_rows(claim, result, chunks),
                 )
+            await _replace_pages(connection, claim, result)
             await _announce(connection, FILE_EMBEDDED, claim)
 
     async def fail(self, claim: ClaimedFile, code: str, message: str) -> None:
         """End the file FAILED, without chunks, and announce it. Raises LeaseLostError."""
         async with self._pool.acquire() as connection, connection.transaction():
             query = load_query(_PACKAGE, "fail_file")
-            _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message))
+            _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message, self._recipe))
             await _announce(connection, FILE_EMBEDDING_FAILED, claim)
 
     async def give_back(
@@ -187,6 +199,37 @@ def _chunk_rows(
             embedded.vector,
             result.declared_language,
         )
+
+
+async def _replace_pages(connection: asyncpg.Connection, claim: ClaimedFile, result: FileResult) -> None:
+    await connection.execute(load_query(_PACKAGE, "delete_pages"), claim.file_id)
+    await connection.copy_records_to_table(
+        "module_embeddings_file_page",
+        columns=("file_id", "number", "kind", "width", "height", "unit", "spans"),
+        records=(
+            (claim.file_id, page.number, page.kind, at.width, at.height, at.unit, packed(at.spans))
+            if (at := page.layout)
+            else (claim.file_id, page.number, page.kind, None, None, None, None)
+            for page in result.pages
+        ),
+    )
+    await connection.copy_records_to_table(
+        "module_embeddings_file_image",
+        columns=("file_id", "position", "tenant_id", "digest", "describer", "text", "spans", "error"),
+        records=(
+            (
+                claim.file_id,
+                position,
+                claim.tenant_id,
+                bytes.fromhex(digest),
+                result.describer,
+                found.text,
+                packed(found.spans),
+                found.error,
+            )
+            for position, (digest, found) in enumerate(result.descriptions.items())
+        ),
+    )
 
 
 async def _announce(connection: asyncpg.Connection, type_: EventType, claim: ClaimedFile) -> None:

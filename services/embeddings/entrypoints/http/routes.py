@@ -17,7 +17,8 @@ class Sweep(BaseModel):
 
     total: int
     counts: dict[str, dict[str, int]] = Field(
-        description="By kind (file, or a type), then by reason: MISSING, STALE, ORPHANED, STUCK or OTHER_SPACE"
+        description="By kind (file, or a type), then by reason: "
+        "MISSING, STALE, ORPHANED, STUCK, OTHER_SPACE or OTHER_RECIPE"
     )
 
 

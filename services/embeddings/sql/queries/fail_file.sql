@@ -7,6 +7,7 @@ WITH failed AS (
         outcome_reason = NULL,
         error_code = $5,
         error_message = $6,
+        recipe = $7,
         lease_token = NULL,
         lease_expires_at = NULL,
         stage = NULL,
@@ -18,5 +19,13 @@ WITH failed AS (
     DELETE FROM module_embeddings_file_chunk AS chunk
     USING failed
     WHERE chunk.file_id = failed.file_id
+), pages AS (
+    DELETE FROM module_embeddings_file_page AS page
+    USING failed
+    WHERE page.file_id = failed.file_id
+), images AS (
+    DELETE FROM module_embeddings_file_image AS image
+    USING failed
+    WHERE image.file_id = failed.file_id
 )
 SELECT file_id FROM failed

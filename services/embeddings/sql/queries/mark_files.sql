@@ -1,6 +1,6 @@
 -- Note that the files $1 want attention (with the trace $2 that asked). The source of record decides: a file that it
--- does not have is not marked, and one that is already reconciled at its present revision has nothing to do. One of more
--- than $3 bytes is large.
+-- does not have is not marked, and one that is already reconciled at its present revision, and by the present recipe,
+-- has nothing to do. One of more than $3 bytes is large.
 INSERT INTO module_embeddings_files_file AS mirror (file_id, tenant_id, name, traceparent, large)
 SELECT DISTINCT ON (context.file_id) context.file_id, context.tenant_id, context.name, asked.traceparent,
        context.size_bytes > $3
@@ -30,3 +30,4 @@ WHERE mirror.status IN ('PENDING', 'PROCESSING')
    OR mirror.revision < (
        SELECT context.revision FROM module_embeddings_files_context AS context WHERE context.file_id = mirror.file_id
    )
+   OR coalesce(mirror.recipe, 'null') <> (SELECT present.recipe FROM module_embeddings_recipe AS present)

@@ -3,11 +3,14 @@ SELECT coalesce(context.file_id, mirror.file_id) AS file_id,
        CASE
            WHEN mirror.file_id IS NULL THEN 'MISSING'
            WHEN context.file_id IS NULL THEN 'ORPHANED'
-           ELSE 'STALE'
+           WHEN mirror.revision < context.revision THEN 'STALE'
+           ELSE 'OTHER_RECIPE'
        END AS reason
 FROM module_embeddings_files_context AS context
 FULL JOIN module_embeddings_files_file AS mirror USING (file_id)
+LEFT JOIN module_embeddings_recipe AS present ON true
 WHERE mirror.file_id IS NULL
    OR context.file_id IS NULL
-   OR (mirror.revision < context.revision AND mirror.status IN ('COMPLETED', 'FAILED'))
+   OR (mirror.status IN ('COMPLETED', 'FAILED')
+       AND (mirror.revision < context.revision OR present.recipe <> coalesce(mirror.recipe, 'null')))
 LIMIT $1

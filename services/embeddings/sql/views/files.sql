@@ -14,8 +14,23 @@ SELECT m.file_id, m.tenant_id, m.status, m.revision, m.outcome, m.outcome_reason
        m.page_count AS pages,
        (SELECT count(*) FROM module_embeddings_file_chunk AS c WHERE c.file_id = m.file_id) AS chunks,
        m.stage, m.progress_done, m.progress_total, m.attempts, m.error_code, m.error_message,
-       m.requested_at, m.finished_at, m.updated_at
-FROM module_embeddings_files_file AS m;
+       m.requested_at, m.finished_at, m.updated_at,
+       CASE WHEN m.status = 'COMPLETED' THEN (
+           SELECT jsonb_object_agg(p.kind, p.pages)
+           FROM (
+               SELECT kind, count(*) AS pages
+               FROM module_embeddings_file_page
+               WHERE file_id = m.file_id
+               GROUP BY kind
+           ) AS p
+       ) END AS page_kinds,
+       coalesce(i.failed, 0) AS failed_descriptions, i.last_error AS description_error
+FROM module_embeddings_files_file AS m
+LEFT JOIN LATERAL (
+    SELECT count(*) AS failed, (array_agg(error ORDER BY position DESC))[1] AS last_error
+    FROM module_embeddings_file_image
+    WHERE file_id = m.file_id AND error IS NOT NULL AND m.status = 'COMPLETED'
+) AS i ON true;
 
 -- module_embeddings_chunk_read and module_embeddings_file_read: the read models that search may see. Bare columns
 -- of one table each, so that a query over them uses the table's indexes; a join for a column that is not asked for is

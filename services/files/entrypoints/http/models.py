@@ -55,7 +55,12 @@ class FileBody(BaseModel):
     status: FileStatus = Field(description="final are COMPLETED and FAILED, and only those")
     outcome: str | None
     outcome_reason: str | None
-    pages: int | None
+    pages: int | None = Field(description="null where the format has none")
+    page_kinds: dict[str, int] | None = Field(
+        description="how many pages there are of each kind: text, ocr, described, empty, garbled, unreadable"
+    )
+    failed_descriptions: int = Field(description="images that could not be described; retry tries those again")
+    description_error: str | None = Field(description="why the last of them could not")
     chunks: int = Field(description="how many of the file's chunks can be found now")
     stage: str | None
     progress: ProgressBody
@@ -84,6 +89,9 @@ class FileBody(BaseModel):
             outcome=current.outcome if current else None,
             outcome_reason=current.outcome_reason if current else None,
             pages=current.pages if current else None,
+            page_kinds=dict(current.page_kinds) if current and current.page_kinds else None,
+            failed_descriptions=current.failed_descriptions if current else 0,
+            description_error=current.description_error if current else None,
             chunks=file.processing.chunks if file.processing else 0,
             stage=current.stage if current else None,
             progress=ProgressBody(

@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox.frames import FrameReader, ProtocolError
 from services.embeddings.adapters.extractors.sandbox.reading_process import EXIT_OUT_OF_MEMORY
-from services.embeddings.domain.document import ExtractedDocument
+from services.embeddings.domain.document import ExtractedDocument, Page, PageImage
 from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 
 _ZYGOTE = "services.embeddings.adapters.extractors.sandbox.zygote"
@@ -49,13 +50,24 @@ class SandboxedExtractor:
             ExtractionError: the document cannot be read; ResourceLimitError says which limit it met.
             SandboxError: the sandbox could not be used.
         """
-        request = {
-            "path": str(path),
-            "name": name,
-            "media_type": media_type,
-            "limits": asdict(self._limits),
-            "options": self._options,
-        }
+        return await self._read({"path": str(path), "name": name, "media_type": media_type})
+
+    async def render(self, path: Path, *, name: str, media_type: str, number: int, size: int) -> PageImage:
+        """The page of that number as a PNG whose longer side has at most ``size`` pixels.
+
+        Raises:
+            ExtractionError: as ``extract``; ``PAGE_NOT_FOUND``; ``NO_PAGES`` in a format whose pages cannot be shown.
+            SandboxError: the sandbox could not be used.
+        """
+        shown = {"number": number, "size": size}
+        document = await self._read({"path": str(path), "name": name, "media_type": media_type, "shown": shown})
+        match document.pages:
+            case (Page(images=(image,)),):
+                return image
+        raise SandboxError("the reading process did not show one page")
+
+    async def _read(self, request: dict[str, Any]) -> ExtractedDocument:
+        request = {**request, "limits": asdict(self._limits), "options": self._options}
         async with self._process() as (stream, writer, watch):
             writer.write(json.dumps(request).encode() + b"\n")
             reader = FrameReader(stream, self._limits)

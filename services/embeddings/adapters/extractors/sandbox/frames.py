@@ -12,10 +12,11 @@ from struct import Struct
 from typing import IO, Any
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
-from services.embeddings.domain.document import ExtractedDocument, Page, PageFault, PageImage
+from services.embeddings.domain.document import ExtractedDocument, Page, PageFault, PageImage, PageLayout, Rect, Span
 from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 
 _HEADER = Struct("!II")
+_MAX_LENGTH = 2**31 - 1
 
 
 class ProtocolError(Exception):
@@ -41,7 +42,8 @@ class FrameWriter:
             self._sent.add(image.digest)
             blobs.append(data)
             images.append([image.digest, image.media_type, image.width, image.height, len(data)])
-        self._write({"page": page.number, "text": page.text, "images": images, "fault": page.fault}, b"".join(blobs))
+        message = {"page": page.number, "text": page.text, "images": images, "fault": page.fault}
+        self._write({**message, "layout": page.layout and _flat(page.layout)}, b"".join(blobs))
 
     def done(self, media_type: str) -> None:
         """Say that there are no more pages."""
@@ -84,9 +86,17 @@ class FrameReader:
         while True:
             message, blob = await self._read()
             match message:
-                case {"page": int() | None as number, "text": str(text), "images": [*images], "fault": fault}:
+                case {
+                    "page": int() | None as number,
+                    "text": str(text),
+                    "images": [*images],
+                    "fault": fault,
+                    "layout": layout,
+                }:
                     known = PageFault(fault) if fault in list(PageFault) else None
-                    pages.append(Page(number, text, tuple(self._parse_images(images, blob)), known))
+                    shown = tuple(self._parse_images(images, blob))
+                    placed = None if layout is None else _parse_layout(layout, len(text), len(shown))
+                    pages.append(Page(number, text, shown, known, placed))
                 case {"done": str(media_type)}:
                     return ExtractedDocument(media_type, tuple(pages))
                 case {"error": ["RESOURCE_LIMIT", str(message), _, _], "limit": str(limit)}:
@@ -121,3 +131,20 @@ class FrameReader:
             raise ProtocolError("the reading process stopped before the end") from error
         except ValueError as error:
             raise ProtocolError("a frame is not JSON") from error
+
+
+def _flat(layout: PageLayout) -> list[Any]:
+    spans = [number for start, end, rect in layout.spans for number in (start, end, *rect)]
+    return [layout.unit, [layout.width, layout.height], spans, [length for rect in layout.images for length in rect]]
+
+
+def _parse_layout(layout: Any, characters: int, images: int) -> PageLayout:
+    match layout:
+        case ["pt" | "px" as unit, [*size], [*spans], [*places]] if all(
+            type(number) is int and abs(number) <= _MAX_LENGTH for number in (*size, *spans, *places)
+        ) and (len(size), len(spans) % 6, len(places)) == (2, 0, 4 * images):
+            rects = tuple(Rect(*places[at : at + 4]) for at in range(0, len(places), 4))
+            placed = [Span(spans[at], spans[at + 1], Rect(*spans[at + 2 : at + 6])) for at in range(0, len(spans), 6)]
+            if all(0 <= span.start < span.end <= characters for span in placed):
+                return PageLayout(size[0], size[1], unit, tuple(placed), rects)
+    raise ProtocolError("a layout makes no sense")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
-from services.embeddings.adapters.extractors.registry import read_document
+from services.embeddings.adapters.extractors.registry import read_document, render_page
 from services.embeddings.adapters.extractors.sandbox.frames import FrameWriter
 from services.embeddings.domain.errors import ExtractionError
 
@@ -68,13 +68,12 @@ def run(work: socket.socket, parent: int) -> NoReturn:
 
 def _answer(writer: FrameWriter, request: dict[str, Any], limits: ExtractionLimits) -> None:
     try:
-        actual, pages = read_document(
-            Path(request["path"]),
-            name=request["name"],
-            media_type=request["media_type"],
-            limits=limits,
-            options=frozenset(request["options"]),
-        )
+        path, options, shown = Path(request.pop("path")), frozenset(request.pop("options")), request.pop("shown", None)
+        if shown is None:
+            actual, pages = read_document(path, **request, limits=limits, options=options)
+        else:
+            actual, page = render_page(path, **request, **shown, limits=limits, options=options)
+            pages = iter([page])
         for page in pages:
             writer.page(page)
     except ExtractionError as error:

@@ -1,0 +1,74 @@
+"""Text that knows where each of its lines stands, and still does when parts of it are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from services.chassis.kernel.text import FORBIDDEN, sanitise
+from services.embeddings.domain.document import Page, Span
+
+_UNSTORABLE = re.compile(rf"\r(?=\n)|{FORBIDDEN.pattern}")
+
+
+class PlacedText(NamedTuple):
+    """A text, and where its pieces stand: in order, none over another."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Iterable[PlacedText]) -> PlacedText:
+        """The parts one after another."""
+        parts = list(parts)
+        offsets = accumulate((len(part.text) for part in parts), initial=0)
+        spans = (
+            span.moved(offset) if offset else span
+            for part, offset in zip(parts, offsets, strict=False)
+            for span in part.spans
+        )
+        return cls("".join(part.text for part in parts), tuple(spans))
+
+    def without(self, ranges: Iterable[tuple[int, int]]) -> PlacedText:
+        """The text without the characters of those ranges, which are in order; a span without characters goes."""
+        cuts = [(start, end) for start, end in ranges if start < end]
+        if not cuts:
+            return self
+        ends = [0, *(end for _, end in cuts)]
+        starts = [*(start for start, _ in cuts), len(self.text)]
+        text = "".join(self.text[start:end] for start, end in zip(ends, starts, strict=True))
+        return PlacedText(text, tuple(_shifted(self.spans, cuts)))
+
+    def stripped(self) -> PlacedText:
+        """The text without the line ends around it."""
+        start = len(self.text) - len(self.text.lstrip("\n"))
+        end = max(start, len(self.text.rstrip("\n")))
+        return self.without([(0, start), (end, len(self.text))])
+
+
+def placed_text(page: Page) -> PlacedText:
+    """The text of the page."""
+    return PlacedText(page.text, page.layout.spans if page.layout else ())
+
+
+def with_text(page: Page, placed: PlacedText) -> Page:
+    """The page with another text."""
+    layout = page.layout and replace(page.layout, spans=placed.spans)
+    return replace(page, text=placed.text, layout=layout)
+
+
+def sanitised(page: Page) -> Page:
+    """The page with its text as it can be stored."""
+    placed = placed_text(page).without(match.span() for match in _UNSTORABLE.finditer(page.text))
+    return with_text(page, placed._replace(text=sanitise(placed.text)))
+
+
+def _shifted(spans: Iterable[Span], cuts: list[tuple[int, int]]) -> Iterator[Span]:
+    for start, end, rect in spans:
+        new_start = start - sum(max(0, min(cut_end, start) - cut_start) for cut_start, cut_end in cuts)
+        new_end = end - sum(max(0, min(cut_end, end) - cut_start) for cut_start, cut_end in cuts)
+        if new_start < new_end:
+            yield Span(new_start, new_end, rect)

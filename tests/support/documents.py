@@ -94,6 +94,15 @@ def scanned_pdf(*pages: Sequence[str], rotation: int = 0, layer: str = "") -> by
     return document.tobytes()
 
 
+def merged_pdf(*files: bytes) -> bytes:
+    """The pages of several PDFs in one."""
+    merged = pymupdf.open()
+    for data in files:
+        with pymupdf.open("pdf", data) as document:
+            merged.insert_pdf(document)
+    return merged.tobytes()
+
+
 def drawn_pdf() -> bytes:
     """A PDF of one page with a drawing and no text."""
     document = pymupdf.open()

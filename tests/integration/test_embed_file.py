@@ -1,0 +1,229 @@
+"""A document through the whole reconcile: real tables, real reading, and a provider that counts what it is paid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from services.chassis.models.limiter import ProcessQuota
+from services.chassis.models.registry import GEMINI_EMBEDDING_001, ModelSettings, build_document_embedder, build_vision
+from services.chassis.postgres.pool import create_pool
+from services.embeddings.adapters.chunking import StructuralChunker
+from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
+from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
+from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
+from services.embeddings.adapters.postgres.file_work import PostgresFileWork
+from services.embeddings.adapters.postgres.known_descriptions import PostgresKnownDescriptions
+from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
+from services.embeddings.adapters.postgres.spaces import join_space
+from services.embeddings.adapters.storage import StoredObjects
+from services.embeddings.application.embed_file import EmbedFile
+from services.embeddings.domain.file_work import Recipe
+from tests.support import documents
+from tests.support.gemini_server import API_KEY, GeminiServer, description, failure
+from tests.support.postgres import Database
+from tests.support.source_files import RECIPE, replace_file, store_file, uploaded
+
+PROSE = "La presión máxima del compresor IGE12-3 no debe pasar de diez bares; ¿cuándo se cambia el filtro?"
+REFUSED = failure(400, "INVALID_ARGUMENT", message="Unable to process input image")
+
+
+@dataclass
+class World:
+    """One worker's use case over real adapters, and a look at what it did."""
+
+    source: asyncpg.Connection
+    pool: asyncpg.Pool
+    folder: Path
+    gemini: GeminiServer
+    use_case: EmbedFile
+    mirror: PostgresFileMirror
+
+    async def store(self, data: bytes, name: str = "manual.pdf") -> int:
+        (self.folder / name).write_bytes(data)
+        file_id = await store_file(self.source, name, size=len(data))
+        await self.mirror.mark([uploaded(file_id)])
+        await self.work()
+        return file_id
+
+    async def again(self, file_id: int) -> None:
+        await replace_file(self.source, file_id)
+        await self.mirror.mark([uploaded(file_id)])
+        await self.work()
+
+    async def work(self, recipe: Recipe = RECIPE) -> None:
+        work = PostgresFileWork(self.pool, lease_seconds=60, recipe=recipe)
+        await work.announce_recipe()
+        chunker = StructuralChunker(recipe.chunk_size, recipe.chunk_overlap)
+        use_case = replace(self.use_case, work=work, chunker=chunker)
+        for claim in await work.claim(10):
+            await use_case(claim)
+
+    async def status(self, file_id: int) -> dict[str, Any]:
+        query = "SELECT * FROM module_embeddings_files_status WHERE file_id = $1"
+        row = dict(await self.source.fetchrow(query, file_id))
+        return row | {"page_kinds": json.loads(row["page_kinds"] or "null")}
+
+    async def texts(self, file_id: int) -> list[str]:
+        query = "SELECT text FROM module_embeddings_file_chunk WHERE file_id = $1 ORDER BY position"
+        return [row["text"] for row in await self.source.fetch(query, file_id)]
+
+    def paid(self) -> tuple[int, int]:
+        """Images described and texts embedded since the last look."""
+        images, calls = self.gemini.calls("generateContent"), self.gemini.calls("batchEmbedContents")
+        texts = sum(len(call.texts) for call in calls)
+        self.gemini.requests.clear()
+        return len(images), texts
+
+
+@pytest.fixture(scope="module")
+def extractor() -> Iterator[SandboxedExtractor]:
+    extractor = SandboxedExtractor(ExtractionLimits())
+    yield extractor
+    asyncio.run(extractor.aclose())
+
+
+@pytest.fixture
+async def world(database: Database, extractor: SandboxedExtractor, tmp_path: Path) -> AsyncIterator[World]:
+    source = await asyncpg.connect(database.admin_url)
+    pool = await create_pool(database.embeddings_url, application_name="test")
+    with GeminiServer() as gemini:
+        models = ModelSettings(gemini_api_key=API_KEY, gemini_base_url=gemini.url, gemini_deadline_seconds=5)
+        quota = ProcessQuota(4)
+        embedder = build_document_embedder(GEMINI_EMBEDDING_001, models, quota)
+        describer = GeminiImageDescriber(build_vision(models, quota), "gemini")
+        use_case = EmbedFile(
+            work=PostgresFileWork(pool, lease_seconds=60, recipe=RECIPE),
+            known_vectors=PostgresKnownVectors(pool),
+            known_descriptions=PostgresKnownDescriptions(pool),
+            objects=StoredObjects(f"file://{tmp_path}"),
+            extractor=extractor,
+            describer=describer,
+            chunker=StructuralChunker(),
+            embedder=embedder,
+            space_id=await join_space(pool, GEMINI_EMBEDDING_001),
+        )
+        yield World(source, pool, tmp_path, gemini, use_case, PostgresFileMirror(pool))
+        await describer.aclose()
+        await embedder.aclose()
+    await pool.close()
+    await source.close()
+
+
+def illustrated(*texts: str) -> bytes:
+    """A PDF with two different images on one page, under a text."""
+    images = [documents.picture([text]) for text in texts]
+    return documents.pdf_with_images(
+        [(image, (50, 300 + 220 * n, 370, 500 + 220 * n)) for n, image in enumerate(images)], text=PROSE
+    )
+
+
+async def test_an_image_that_fails_leaves_the_page_its_text_and_is_tried_again_alone(world: World) -> None:
+    world.gemini.then(REFUSED, description("Un esquema con P1."))
+    file_id = await world.store(illustrated("uno", "dos"))
+
+    status = await world.status(file_id)
+    assert (status["status"], status["outcome"], status["failed_descriptions"]) == ("COMPLETED", "INDEXED", 1)
+    assert "Unable to process" in status["description_error"]
+    assert status["page_kinds"] == {"text": 1}
+    (text,) = await world.texts(file_id)
+    assert " ".join(text.split()) == f"{PROSE} [Imagen: Un esquema con P1.]"
+    assert world.paid() == (2, 1)
+
+    world.gemini.then(description("Un esquema con P2."))
+    await world.again(file_id)
+    status = await world.status(file_id)
+    assert (status["status"], status["failed_descriptions"], status["description_error"]) == ("COMPLETED", 0, None)
+    assert world.paid() == (1, 1)
+
+    await world.again(file_id)
+    assert (await world.status(file_id))["status"] == "COMPLETED"
+    assert world.paid() == (0, 0)
+
+
+async def test_a_picture_that_cannot_be_described_ends_empty_and_says_why(world: World) -> None:
+    world.gemini.then(REFUSED)
+    file_id = await world.store(documents.picture(), "foto.png")
+    status = await world.status(file_id)
+    assert (status["outcome"], status["outcome_reason"]) == ("EMPTY", "IMAGES_NOT_DESCRIBED")
+    assert (status["page_kinds"], status["failed_descriptions"]) == ({"unreadable": 1}, 1)
+
+
+async def test_pages_are_counted_by_what_they_are(world: World) -> None:
+    world.gemini.then(description("INFORME 2024"), description("Presión: 10 bar"))
+    scan, text = documents.scanned_pdf(["INFORME 2024"]), documents.text_pdf(PROSE, "")
+    file_id = await world.store(
+        documents.merged_pdf(text, scan, documents.garbled_pdf(PROSE.encode("ascii", "ignore").decode()))
+    )
+    assert (await world.status(file_id))["page_kinds"] == {"text": 1, "empty": 1, "described": 1, "garbled": 1}
+    note = await world.store(b"hola", "nota.txt")
+    assert (await world.status(note))["page_kinds"] is None
+
+
+async def test_a_file_that_fails_leaves_no_page_and_no_description(world: World) -> None:
+    file_id = await world.store(illustrated("uno", "dos"))
+    (world.folder / "manual.pdf").write_bytes(b"%PDF-1.7\nnada")
+    claimed = world.use_case.work
+    await replace_file(world.source, file_id)
+    await world.mirror.mark([uploaded(file_id)])
+    (claim,) = await claimed.claim(1)
+    await claimed.fail(claim, "CORRUPT", "it is broken")
+    for table in ("file_page", "file_image", "file_chunk"):
+        assert await world.source.fetchval(f"SELECT count(*) FROM module_embeddings_{table}") == 0
+
+
+async def test_other_settings_cut_again_what_is_there_and_pay_only_for_new_texts(world: World) -> None:
+    file_id = await world.store("\n\n".join(f"{n}. {PROSE}" for n in range(40)).encode(), "a.txt")
+    short = await world.store(b"hola", "b.txt")
+    before, _ = await world.texts(file_id), world.paid()
+    assert await world.mirror.sweep() == {}
+
+    smaller = Recipe("pymupdf", 500, 50)
+    await PostgresFileWork(world.pool, lease_seconds=60, recipe=smaller).announce_recipe()
+    assert await world.mirror.sweep() == {"OTHER_RECIPE": 2}
+    await world.work(smaller)
+
+    after = await world.texts(file_id)
+    assert len(after) > len(before)
+    assert max(map(len, after)) <= 500
+    assert world.paid() == (0, len(set(after) - set(before)))
+    assert await world.texts(short) == ["hola"]
+    assert await world.mirror.sweep() == {}
+
+
+async def test_a_changed_page_of_many_pays_for_its_own_texts_alone(world: World) -> None:
+    pages = [f"Página {n}. {PROSE} " * 8 for n in range(30)]
+    file_id = await world.store(documents.text_pdf(*pages))
+    world.paid()
+    pages[17] = "Otra página, con otro texto. " * 30
+    (world.folder / "manual.pdf").write_bytes(documents.text_pdf(*pages))
+    before = set(await world.texts(file_id))
+    await world.again(file_id)
+    new = set(await world.texts(file_id)) - before
+    assert world.paid() == (0, len(new))
+    assert len(new) <= 4
+
+
+def boxes_of(spans: Sequence[int]) -> list[Sequence[int]]:
+    return [spans[at : at + 6] for at in range(0, len(spans), 6)]
+
+
+async def test_every_character_of_a_pdf_s_chunks_stands_in_a_span_of_its_page(world: World) -> None:
+    file_id = await world.store(documents.text_pdf(*(f"Página {n}. {PROSE} " * 20 for n in range(3))))
+    rows = await world.source.fetch(
+        "SELECT number, width, height, unit, spans FROM module_embeddings_file_page WHERE file_id = $1", file_id
+    )
+    placed = {at for row in rows for start, end, *_ in boxes_of(row["spans"]) for at in range(start, end)}
+    assert [(row["number"], row["width"], row["height"], row["unit"]) for row in rows] == [
+        (number, 5950, 8420, "pt") for number in (1, 2, 3)
+    ]
+    for chunk in await world.source.fetch("SELECT * FROM module_embeddings_file_chunk WHERE file_id = $1", file_id):
+        text = chunk["text"]
+        assert all(chunk["char_start"] + at in placed for at, character in enumerate(text) if not character.isspace())

@@ -44,7 +44,7 @@ def _contents() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "asyncapi/cauce.json", asyncapi(events)
     files_settings = FilesSettings(files_database_url=_NO_DATABASE, storage_url=_NO_BUCKET)
     yield "openapi/files.json", files.build_app(files_settings).openapi()
-    embeddings_settings = EmbeddingsSettings(embeddings_database_url=_NO_DATABASE)
+    embeddings_settings = EmbeddingsSettings(embeddings_database_url=_NO_DATABASE, storage_url=_NO_BUCKET)
     yield "openapi/embeddings.json", embeddings.build_app(embeddings_settings).openapi()
     search_settings = SearchSettings(search_database_url=_NO_DATABASE)
     yield "openapi/search.json", search.build_app(search_settings, ModelSettings()).openapi()

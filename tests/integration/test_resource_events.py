@@ -50,7 +50,8 @@ async def announce(world: ResourceWorld, *events: Event) -> None:
 @asynccontextmanager
 async def running_service(database: Database, kafka: Kafka) -> AsyncIterator[httpx2.AsyncClient]:
     """The embeddings service and the catalogue's relay."""
-    settings = EmbeddingsSettings(embeddings_database_url=database.embeddings_url, tenant=TENANT, **kafka.options)
+    addresses = {"embeddings_database_url": database.embeddings_url, "storage_url": "s3://none"}
+    settings = EmbeddingsSettings(**addresses, tenant=TENANT, **kafka.options)
     app = build_app(settings)
     relay = asyncio.create_task(OutboxRelay(database.files_url, OUTBOX, kafka.settings).run())
     transport = httpx2.ASGITransport(app=app)

@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import httpx2
 import uvicorn
+from fastapi import FastAPI
 
 from services.files.bootstrap import build_app
 from services.files.settings import FilesSettings
@@ -106,16 +107,22 @@ def settings_for(database: Database, folder: Path, **changes: Any) -> FilesSetti
 @asynccontextmanager
 async def running_files(database: Database, folder: Path, **changes: Any) -> AsyncIterator[FilesServer]:
     """The service, stopped at the end."""
+    async with (
+        running_app(build_app(settings_for(database, folder, **changes))) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=PATIENCE) as http,
+    ):
+        yield FilesServer(url, int(url.rpartition(":")[2]), folder, database, http)
+
+
+@asynccontextmanager
+async def running_app(app: FastAPI) -> AsyncIterator[str]:
+    """An application on a socket of this process's loop: its address. Stopped at the end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        app = build_app(settings_for(database, folder, **changes))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await eventually(lambda: _true(server.started or serving.done()))
-        url = f"http://127.0.0.1:{port}"
         try:
-            async with httpx2.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=PATIENCE) as http:
-                yield FilesServer(url, port, folder, database, http)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             app.state.stopping = True
             server.should_exit = True

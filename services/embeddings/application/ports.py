@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from contracts.events.envelope import Event
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.embeddings.domain.chunk import Chunk, DocumentText
 from services.embeddings.domain.document import ExtractedDocument, PageImage, PageKind
 from services.embeddings.domain.enrichment import ImageDescription
 from services.embeddings.domain.file_work import ClaimedFile, FileResult
+from services.embeddings.domain.highlight import ChunkPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,32 @@ class ObjectReader(Protocol):
 
     def as_local_file(self, storage_key: str) -> AbstractAsyncContextManager[Path]:
         """The object as a local file for the time of the context. Raises ObjectMissingError."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file whose bytes are stored."""
+
+    name: str
+    media_type: str
+    storage_key: str
+
+
+class FilePages(Protocol):
+    """The files of a tenant as those see them who look at their pages."""
+
+    async def get_stored(self, scope: AccessScope, file_id: int) -> StoredFile:
+        """The file. Raises NotFoundError ``FILE_NOT_FOUND``."""
+
+    async def get_chunk(self, scope: AccessScope, file_id: int, chunk_id: int) -> ChunkPlace:
+        """A chunk and its pages. Raises NotFoundError ``FILE_NOT_FOUND``, ``CHUNK_NOT_FOUND``."""
+
+
+class PageRenderer(Protocol):
+    """A page to an image. Runs apart from this process, with limits."""
+
+    async def render(self, path: Path, *, name: str, media_type: str, number: int, size: int) -> PageImage:
+        """The page as a PNG whose longer side has at most ``size`` pixels. Raises ExtractionError."""
 
 
 class DocumentExtractor(Protocol):

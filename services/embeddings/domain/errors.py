@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from services.chassis.kernel.errors import CauceError
+from services.chassis.kernel.errors import CauceError, NotFoundError
 
 
 class ExtractionError(CauceError):
     """The document cannot be read.
 
-    Codes: ``ENCRYPTED``, ``CORRUPT``, ``UNSUPPORTED_MEDIA_TYPE``, ``RESOURCE_LIMIT``.
+    Codes: ``ENCRYPTED``, ``CORRUPT``, ``UNSUPPORTED_MEDIA_TYPE``, ``RESOURCE_LIMIT``; where a page is to be shown, also
+    ``PAGE_NOT_FOUND`` and ``NO_PAGES``.
     """
 
 
@@ -22,6 +23,16 @@ class ResourceLimitError(ExtractionError):
     def __init__(self, limit: str, message: str) -> None:
         super().__init__("RESOURCE_LIMIT", f"{limit}: {message}", remedy="split the document, or raise the limit")
         self.limit = limit
+
+
+def page_not_found(number: int) -> ExtractionError:
+    """The error for a page that a document does not have."""
+    return ExtractionError("PAGE_NOT_FOUND", f"the file has no page {number}", remedy="its status says how many it has")
+
+
+def file_not_found() -> NotFoundError:
+    """The error for a file that the scope does not hold."""
+    return NotFoundError("FILE_NOT_FOUND", "there is no such file", where="file_id", remedy="list the files")
 
 
 class LeaseLostError(Exception):

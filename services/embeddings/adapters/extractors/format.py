@@ -73,8 +73,3 @@ class Format:
 def encrypted(message: str) -> ExtractionError:
     """The error for a document that asks for a password."""
     return ExtractionError("ENCRYPTED", message, remedy="send it without a password")
-
-
-def page_not_found(number: int) -> ExtractionError:
-    """The error for a page that a document does not have."""
-    return ExtractionError("PAGE_NOT_FOUND", f"the file has no page {number}", remedy="its status says how many it has")

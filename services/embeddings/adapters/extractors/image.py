@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from PIL import ExifTags, Image, ImageOps, ImageSequence
 
-from services.embeddings.adapters.extractors.format import Format, Sample, Source, page_not_found
+from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.pictures import bounded, in_eight_bits, open_image
 from services.embeddings.domain.document import TENTHS, Page, PageLayout
+from services.embeddings.domain.errors import page_not_found
 
 # The orientations of EXIF that exchange width and height.
 _TURNED = {5, 6, 7, 8}

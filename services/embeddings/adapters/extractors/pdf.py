@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from services.embeddings.adapters.extractors import pdfium
-from services.embeddings.adapters.extractors.format import Format, Source, encrypted, page_not_found
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
@@ -42,6 +42,7 @@ from services.embeddings.domain.document import (
     Span,
     is_nearly_empty,
 )
+from services.embeddings.domain.errors import page_not_found
 
 
 @contextmanager

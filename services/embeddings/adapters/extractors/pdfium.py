@@ -14,7 +14,7 @@ import pypdfium2
 from PIL import Image
 from pypdfium2 import raw
 
-from services.embeddings.adapters.extractors.format import Format, Source, encrypted, page_not_found
+from services.embeddings.adapters.extractors.format import Format, Source, encrypted
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
@@ -43,6 +43,7 @@ from services.embeddings.domain.document import (
     Span,
     is_nearly_empty,
 )
+from services.embeddings.domain.errors import page_not_found
 
 _LINE_ENDS = "\r\n"
 # How PDFium marks a hyphen that parts a word at the end of a line; it leaves the line's end out.

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import CauceError, IncompleteInputError, InvalidInputError, UnavailableError
 from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.resource_types import Field as DeclaredField
@@ -21,7 +22,7 @@ from services.files.application.import_resources import MAX_LISTED_ERRORS, Impor
 from services.files.application.list_resources import MAX_PAGE, ListResources, ResourcePage
 from services.files.application.put_resource import PutResource
 from services.files.domain.resource import MAX_NAME_CHARACTERS, MAX_RESOURCE_ID, Outcome, Resource
-from services.files.entrypoints.http.streaming import Slots, body_chunks, json_body, parse_json
+from services.files.entrypoints.http.streaming import body_chunks, json_body, parse_json
 
 MAX_RESOURCE_BYTES = 1024 * 1024
 """The most that one definition may have as JSON."""

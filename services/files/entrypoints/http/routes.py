@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
 from opentelemetry import metrics
 from pydantic import ValidationError
 
 from services.chassis.http.app import CallerScope
-from services.chassis.kernel.errors import CauceError, InvalidInputError
+from services.chassis.http.slots import Slots
+from services.chassis.kernel.errors import CauceError, InvalidInputError, UnavailableError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.postgres.faults import DATABASE_AWAY
 from services.files.application.delete_file import DeleteFile
@@ -31,7 +33,6 @@ from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, Form, Mul
 from services.files.entrypoints.http.streaming import (
     ContentResponse,
     EventStream,
-    Slots,
     body_chunks,
     json_body,
     parse_json,
@@ -63,6 +64,7 @@ class FilesSurface:
     stream_slots: Slots
     idle_seconds: float
     poll_seconds: float
+    embeddings_url: str | None
 
     @contextmanager
     def upload(self) -> Iterator[None]:
@@ -218,6 +220,26 @@ async def get_content(file_id: int, scope: CallerScope, files: Surface) -> Conte
     return ContentResponse(*await files.read(scope, file_id))
 
 
+@router.get("/{file_id}/pages/{number}.png", status_code=307, response_class=RedirectResponse)
+async def get_page(
+    file_id: int,
+    number: int,
+    scope: CallerScope,
+    files: Surface,
+    size: Annotated[int | None, Query(description="the most pixels of the longer side")] = None,
+) -> RedirectResponse:
+    """A page as an image: where the embeddings service, which reads documents, shows it."""
+    (await files.find.get(scope, file_id)).require_content()
+    return _at_embeddings(files, f"/files/{file_id}/pages/{number}.png" + (f"?size={size}" if size else ""))
+
+
+@router.get("/{file_id}/chunks/{chunk_id}/highlight", status_code=307, response_class=RedirectResponse)
+async def get_highlight(file_id: int, chunk_id: int, scope: CallerScope, files: Surface) -> RedirectResponse:
+    """Where the text of a chunk stands on its pages: where the embeddings service says it."""
+    await files.find.get(scope, file_id)
+    return _at_embeddings(files, f"/files/{file_id}/chunks/{chunk_id}/highlight")
+
+
 @router.delete("/{file_id}", status_code=204)
 async def delete_file(file_id: int, scope: CallerScope, files: Surface) -> None:
     """Delete a file in whatever state it is, with all that was made of it."""
@@ -250,6 +272,14 @@ def _description_in(form: Form) -> FileDescription:
         fields.get("mediaType", part_type),
         None if metadata is None else parse_json(metadata, "metadata"),
     )
+
+
+def _at_embeddings(files: FilesSurface, path: str) -> RedirectResponse:
+    if files.embeddings_url is None:
+        raise UnavailableError(
+            "PAGES_UNAVAILABLE", "nobody said where the embeddings service is", remedy="set CAUCE_EMBEDDINGS_URL"
+        )
+    return RedirectResponse(files.embeddings_url.rstrip("/") + path)
 
 
 def _content_length(request: Request) -> int | None:

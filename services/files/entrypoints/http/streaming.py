@@ -1,11 +1,10 @@
-"""Bodies in, files and events out, each piece by piece and each kind bounded in number."""
+"""Bodies in, files and events out, each piece by piece."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
@@ -14,29 +13,11 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from services.chassis.kernel.errors import IncompleteInputError, InvalidInputError, UnavailableError
+from services.chassis.http.slots import Slots
+from services.chassis.kernel.errors import IncompleteInputError, InvalidInputError
 from services.files.domain.file import File, StoredContent
 
 MAX_JSON_BYTES = 64 * 1024
-
-
-class Slots:
-    """Places for so many at once; who comes later is refused, not queued."""
-
-    def __init__(self, what: str, limit: int) -> None:
-        self._what = what
-        self._free = limit
-
-    @contextmanager
-    def take(self) -> Iterator[None]:
-        """Hold a place. Raises UnavailableError ``TOO_MANY_REQUESTS`` when none is free."""
-        if self._free == 0:
-            raise UnavailableError("TOO_MANY_REQUESTS", f"too many {self._what} at once", remedy="try again soon")
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
 
 
 async def body_chunks(request: Request, idle_seconds: float) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from services.embeddings.adapters.postgres.resource_work import PostgresResource
 from services.embeddings.domain.file_work import LARGE_BYTES, ClaimedFile
 from services.embeddings.entrypoints.worker import Label, Worker
 from tests.support.postgres import Database
-from tests.support.source_files import store_file, uploaded
+from tests.support.source_files import RECIPE, store_file, uploaded
 
 MANY = 10_000
 FILES = """
@@ -70,7 +70,7 @@ async def queues(database: Database) -> AsyncIterator[Queues]:
     admin = await asyncpg.connect(database.admin_url)
     pool = await create_pool(database.embeddings_url, application_name="test")
     resources = PostgresResourceWork(pool, load_resource_types(), lease_seconds=60)
-    yield Queues(admin, pool, PostgresFileWork(pool, lease_seconds=60), resources)
+    yield Queues(admin, pool, PostgresFileWork(pool, lease_seconds=60, recipe=RECIPE), resources)
     await pool.close()
     await admin.close()
 

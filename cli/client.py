@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -54,6 +54,7 @@ class CauceClient:
         self._search = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/files"
         self._resources = f"{addresses.files_url.rstrip('/')}/resources"
         self._search_all = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/search"
+        self._context = f"{addresses.search_url.rstrip('/')}/api/web/embeddings/context"
         self._embeddings = addresses.embeddings_url
         self.scratch: str | None = http.headers.get(_SCRATCH_HEADER)
 
@@ -137,22 +138,17 @@ class CauceClient:
         """Delete a file with all that was made of it."""
         await self._call("DELETE", f"{self._files}/{file_id}")
 
-    async def search(
-        self,
-        query: str,
-        *,
-        top_n: int | None,
-        min_score: float | None,
-        file_id: int | None,
-        mode: str | None = None,
-    ) -> Answer:
+    async def search(self, query: str, parameters: Mapping[str, object]) -> Answer:
         """The passages that mean or say what is asked for; what is None is left to the service's default."""
-        body = {"query": query} | _given(topN=top_n, minScore=min_score, fileId=file_id, mode=mode)
-        return await self.ask(body)
+        return await self.ask({"query": query} | _given(**parameters))
 
     async def ask(self, body: Answer) -> Answer:
         """The passages that a request to the search finds; its parameters are the service's."""
         return await self._send_json("POST", f"{self._search}/search", body)
+
+    async def context(self, query: str, parameters: Mapping[str, object]) -> Answer:
+        """What to quote in a prompt, within a budget of tokens; what is None is left to the service's default."""
+        return await self._send_json("POST", self._context, {"query": query} | _given(**parameters))
 
     async def chunks(self, file_id: int, *, pages: str | None) -> Answer:
         """All chunks of a file, or those on ``pages``, in order: every page of the answer as one."""
@@ -204,18 +200,9 @@ class CauceClient:
             headers = {"Content-Type": "application/x-ndjson"}
             return await self._call("POST", f"{self._resource_type(type_)}:batch", content=blocks(), headers=headers)
 
-    async def search_resources(
-        self,
-        query: str,
-        *,
-        types: Sequence[str],
-        top_n: int | None,
-        min_score: float | None,
-        mode: str | None = None,
-    ) -> Answer:
-        """The resources that mean or say what is asked for, of the given types or of all when none is given."""
-        body = {"query": query} | _given(entityTypes=list(types) or None, topN=top_n, minScore=min_score, mode=mode)
-        return await self._send_json("POST", self._search_all, body)
+    async def search_resources(self, query: str, parameters: Mapping[str, object]) -> Answer:
+        """The resources that mean or say what is asked for; what is None is left to the service's default."""
+        return await self._send_json("POST", self._search_all, {"query": query} | _given(**parameters))
 
     async def sweep(self) -> Answer:
         """Look for what is missing, stale, orphaned or stuck in the index, and have it repaired. Return the counts."""

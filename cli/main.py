@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cli.calibrate import calibrate
+from cli.context import context
 from cli.dead_letters import dead_letters
 from cli.eval import evaluate
 from cli.ingest import ingest
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (up, ingest, status, delete, retry, search, chunks, sweep, calibrate, recall):
+for command in (up, ingest, status, delete, retry, search, context, chunks, sweep, calibrate, recall):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(resources)

@@ -12,8 +12,9 @@ import typer
 from cli.client import Answer, CauceClient
 from cli.command import AsJson, DataDir, Mode, Url, run
 from cli.errors import CommandError
+from cli.filters import After, EntityIds, Languages, MinScore, TopN, Types, UpdatedBefore, UpdatedFrom, resource_filters
 from cli.render import Screen, printable
-from cli.search import note_legs, score_of
+from cli.search import note_legs, note_total, score_of
 
 Type: TypeAlias = Annotated[
     str,
@@ -122,22 +123,25 @@ def import_(
 def search(
     query: Annotated[str, typer.Argument(help="A question or a few words, in any language.", show_default=False)],
     *,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; give it again for more.")
-    ] = None,
-    top_n: Annotated[int | None, typer.Option("--top-n", metavar="N", help="How many resources at most.")] = None,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", metavar="X", help="Leave out resources below this score, -1 to 1.")
-    ] = None,
+    types: Types = None,
+    entity_ids: EntityIds = None,
+    languages: Languages = None,
+    updated_from: UpdatedFrom = None,
+    updated_before: UpdatedBefore = None,
+    top_n: TopN = None,
+    min_score: MinScore = None,
+    after: After = None,
     mode: Mode = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the resources that mean or say what is asked for, best first."""
+    filters = resource_filters(types, entity_ids, languages, updated_from, updated_before)
+    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters}
 
     async def work(client: CauceClient, screen: Screen) -> bool:
-        answer = await client.search_resources(query, types=types or (), top_n=top_n, min_score=min_score, mode=mode)
+        answer = await client.search_resources(query, parameters)
         if as_json:
             screen.record(answer)
         else:
@@ -167,6 +171,7 @@ def show_results(screen: Screen, answer: Answer) -> None:
     for rank, found in enumerate(answer["results"], start=1):
         where = f"{found['entity_type']} {found['entity_id']}"
         screen.passage(f"{rank}. {found['name']}, {score_of(found)}", where, found["embedding_text"])
+    note_total(screen, answer)
 
 
 def _definition(name: str | None, fields: Sequence[str], json_file: Path | None) -> dict[str, Any]:

@@ -9,26 +9,32 @@ import typer
 
 from cli.client import Answer, CauceClient
 from cli.command import AsJson, DataDir, FileId, Mode, Url, run
+from cli.filters import After, CreatedBefore, CreatedFrom, FileIds, Languages, MediaTypes, MinScore, TopN, file_filters
 from cli.render import Screen
 
 
 def search(
     query: Annotated[str, typer.Argument(help="A question or a few words, in any language.", show_default=False)],
     *,
-    top_n: Annotated[int | None, typer.Option("--top-n", metavar="N", help="How many passages at most.")] = None,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", metavar="X", help="Leave out passages below this score, -1 to 1.")
-    ] = None,
-    file_id: Annotated[int | None, typer.Option("--file-id", metavar="ID", help="Search in this file only.")] = None,
+    top_n: TopN = None,
+    min_score: MinScore = None,
+    file_ids: FileIds = None,
+    media_types: MediaTypes = None,
+    languages: Languages = None,
+    created_from: CreatedFrom = None,
+    created_before: CreatedBefore = None,
+    after: After = None,
     mode: Mode = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the passages that mean or say what is asked for, best first."""
+    filters = file_filters(file_ids, media_types, languages, created_from, created_before)
+    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters}
 
     async def work(client: CauceClient, screen: Screen) -> bool:
-        answer = await client.search(query, top_n=top_n, min_score=min_score, file_id=file_id, mode=mode)
+        answer = await client.search(query, parameters)
         if as_json:
             screen.record(answer)
         else:
@@ -67,6 +73,7 @@ def show_results(screen: Screen, answer: Answer) -> None:
         source = source_of(passage["file_name"], passage)
         where = f"file {passage['file_id']}, position {passage['position']}"
         screen.passage(f"{rank}. {source}, {score_of(passage)}", where, passage["text"])
+    note_total(screen, answer)
 
 
 def show_chunks(screen: Screen, answer: Answer) -> None:
@@ -90,6 +97,13 @@ def note_legs(screen: Screen, answer: Answer) -> None:
         if leg is not None and leg["reason"] is not None:
             what = "incomplete" if leg["status"] == "RAN" else leg["status"].lower()
             screen.note(f"{name} search {what}: {leg['reason']}")
+
+
+def note_total(screen: Screen, answer: Answer) -> None:
+    """Say how many match when they are more than were printed."""
+    total, shown = answer["total"], len(answer["results"])
+    if total["count"] > shown:
+        screen.note(f"{shown} of {total['count']}" if total["exact"] else f"{shown} of {total['count']} or more")
 
 
 def source_of(file_name: str, passage: Mapping[str, Any]) -> str:

@@ -123,7 +123,7 @@ class Demo:
         """Search, show the best passages, and see that the right one is among them."""
         self._screen.say(Text(f"\n{question.text}", "bold cyan"))
         self._screen.say(f"What to see: {question.shows}.")
-        answer = await self._client.search(question.text, top_n=TOP_N, min_score=None, file_id=None)
+        answer = await self._client.search(question.text, {"topN": TOP_N})
         for rank, passage in enumerate(answer["results"], start=1):
             hit = question.is_answered_by(passage)
             heading = f"{rank}. {source_of(passage['file_name'], passage)}, {score_of(passage)}"

@@ -25,6 +25,7 @@ from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
 from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.adapters.postgres.spaces import PostgresSpaces
 from services.search.application.active_space import ActiveSpace
+from services.search.application.build_context import BuildContext
 from services.search.application.ports import QueryEmbedder
 from services.search.application.query_vectors import QueryVectors
 from services.search.application.questions import Questions
@@ -36,6 +37,7 @@ from services.search.application.search_resources import SearchResources
 from services.search.application.techniques import AskModel
 from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion, FusionMethod
+from services.search.entrypoints.http import context as context_routes
 from services.search.entrypoints.http import resources as resources_routes
 from services.search.entrypoints.http import routes
 from services.search.entrypoints.prune_query_vectors import prune_query_vectors
@@ -123,6 +125,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 cached_characters=settings.search_cached_characters,
             )
             app.state.search_resources = SearchResources(retrieval, resources_index, types)
+            app.state.build_context = BuildContext(app.state.search_file_chunks, app.state.search_resources, index)
             app.state.read_resource = ReadResource(resources_index, types)
             checks.update(_checks(pool, active_space))
             yield
@@ -130,6 +133,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
     app = create_app("Cauce search", service="search", settings=settings, lifespan=lifespan, checks=lambda: checks)
     app.add_middleware(BodyLimit)
     app.include_router(routes.router)
+    app.include_router(context_routes.router)
     app.include_router(resources_routes.router)
     return app
 

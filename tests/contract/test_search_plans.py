@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import asyncpg
@@ -20,9 +21,9 @@ from services.search.adapters.postgres.engine import SearchRun
 from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
 from services.search.adapters.postgres.legs import Plan
 from services.search.adapters.postgres.resources import LEXICAL_INDEX as RESOURCES_LEXICAL_INDEX
-from services.search.adapters.postgres.statements import assemble, chunk_filter
+from services.search.adapters.postgres.statements import assemble, chunk_filter, resource_filter
 from services.search.application.ports import Question
-from services.search.domain.criteria import ChunkFilter
+from services.search.domain.criteria import ChunkFilter, ResourceFilter
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import Strategy
 from tests.support.postgres import Database, PostgresServer
@@ -109,9 +110,11 @@ async def planner(filled: Database) -> AsyncIterator[Planner]:
 
 def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
     """A search without a connection: it only makes statements."""
-    wanted = values.pop("wanted", ChunkFilter())
-    file_ids = list(wanted.file_ids) or None
-    fragments, conditions = chunk_filter(wanted, file_ids)
+    wanted = values.pop("wanted", ChunkFilter() if kind == "chunks" else ResourceFilter())
+    if kind == "chunks":
+        fragments, conditions = chunk_filter(wanted, list(wanted.file_ids) or None)
+    else:
+        fragments, conditions = resource_filter(wanted)
     lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
     bound = {"tenant": tenant, "space": 1, "rows": 10, "min_score": None, "exact_up_to": 2_000, **conditions, **values}
     return SearchRun(
@@ -287,3 +290,22 @@ async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_
     assert tables == {f"module_embeddings_{entity_type}" for entity_type in types}
     assert all(node["Index Name"].endswith("_embedding") for node in scans)
     assert len(scans) == len(types)
+
+
+async def test_filters_on_resources_are_conditions_of_the_walk(resources: Database) -> None:
+    wanted = ResourceFilter(entity_ids=(1, 2), languages=("und",), updated_from=datetime(2026, 1, 1, tzinfo=UTC))
+    connection = await asyncpg.connect(resources.search_url, server_settings=dict(server_settings()))
+    await prepare_connection(connection)
+    try:
+        plan = await plan_of(
+            Planner(connection), Strategy.HNSW, kind="resources", types=sorted(load_resource_types())[:2], wanted=wanted
+        )
+    finally:
+        await connection.close()
+
+    (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
+    walks = [node for node in nodes(leg) if node.get("Index Name", "").endswith("_embedding")]
+    assert len(walks) == 2
+    for walk in walks:
+        assert "entity_id" in walk["Filter"]
+        assert "updated_at" in walk["Filter"]

@@ -172,7 +172,35 @@ def test_search_prints_the_answer_in_one_line(server: ServicesServer) -> None:
     arguments = ("search", "¿Cuándo abre la válvula?", "--top-n", 3, "--min-score", 0, "--file-id", 1)
     result = cauce(server, *arguments, "--json")
     assert [line["results"] for line in lines(result)] == [[PASSAGE]]
-    assert server.searches == [{"query": "¿Cuándo abre la válvula?", "topN": 3, "minScore": 0.0, "fileId": 1}]
+    assert server.searches == [{"query": "¿Cuándo abre la válvula?", "topN": 3, "minScore": 0.0, "fileIds": [1]}]
+
+
+def test_every_filter_of_a_search_has_an_option(server: ServicesServer) -> None:
+    options = ("--media-type", "text/plain", "--language", "es", "--language", "en", "--after", "AAAA")
+    moments = ("--created-from", "2026-01-01T00:00Z", "--created-before", "2026-02-01T00:00Z")
+
+    cauce(server, "search", "nada", "--mode", "lexical", *options, *moments)
+
+    assert server.searches == [
+        {
+            "query": "nada",
+            "mode": "lexical",
+            "after": "AAAA",
+            "mediaTypes": ["text/plain"],
+            "languages": ["es", "en"],
+            "createdFrom": "2026-01-01T00:00Z",
+            "createdBefore": "2026-02-01T00:00Z",
+        }
+    ]
+
+
+def test_a_context_is_printed_with_what_was_left_out_as_a_note(server: ServicesServer) -> None:
+    result = cauce(server, "context", "válvula", "--budget", 100, "--type", "rule", "--id", 4, "--chunks-per-file", 2)
+
+    parameters = {"budget": 100, "chunksPerFile": 2, "entityTypes": ["rule"], "entityIds": [4]}
+    assert server.searches == [{"query": "válvula", **parameters}]
+    assert result.stdout == "[1] manual.pdf, page 2\nLa válvula abre a 11,5 bar.\n"
+    assert "20 of 100 tokens; left out: 3 budget, 1 per file" in result.stderr
 
 
 def test_search_leaves_defaults_to_the_service(server: ServicesServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -18,7 +19,7 @@ from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.application.paging import read_page
 from services.search.application.ports import Question
-from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria, ResourceSearchCriteria
+from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria, ResourceFilter, ResourceSearchCriteria
 from services.search.domain.cursor import Cursor, digest
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FoundFileChunks, FoundResources, Total
@@ -255,3 +256,38 @@ async def test_writers_of_one_tenant_count_their_changes_without_waiting_for_one
         after = await tables.connection.fetchval(version)
 
     assert (middle, after) == (before + 1, before + 2)
+
+
+@pytest.mark.parametrize("exact_up_to", [0, 2_000], ids=["walked", "exact"])
+async def test_resources_are_filtered_by_id_language_and_age_in_every_leg(
+    tables: Index, pool: asyncpg.Pool, exact_up_to: int
+) -> None:
+    space = await tables.add_space()
+    for entity_type in (FIRST, SECOND):
+        await tables.add_resources(space, entity_type, [EAST] * 3, texts=[f"# bomba {n}" for n in range(3)])
+    await tables.connection.execute(
+        "UPDATE module_embeddings_resource_lexemes SET language = 'es' WHERE entity_id = 2 AND entity_type = $1", FIRST
+    )
+    before = datetime(2020, 1, 1, tzinfo=UTC)
+    await tables.connection.execute(
+        f"UPDATE module_embeddings_{SECOND} SET updated_at = $1 WHERE entity_id = 3", before
+    )
+    index = resource_index(pool, exact_up_to)
+    later = before + timedelta(seconds=1)
+    everything = {(one, number) for one in (FIRST, SECOND) for number in (1, 2, 3)}
+    cases: list[tuple[tuple[str, ...], ResourceFilter, set[tuple[str, int]]]] = [
+        ((FIRST,), ResourceFilter(entity_ids=(1, 3, 9)), {(FIRST, 1), (FIRST, 3)}),
+        ((), ResourceFilter(languages=("es", "fr")), {(FIRST, 2)}),
+        ((), ResourceFilter(languages=("und",)), everything - {(FIRST, 2)}),
+        ((), ResourceFilter(updated_before=later), {(SECOND, 3)}),
+        ((), ResourceFilter(updated_from=before, updated_before=later), {(SECOND, 3)}),
+        ((), ResourceFilter(updated_from=later), everything - {(SECOND, 3)}),
+        ((FIRST,), ResourceFilter(updated_before=later), set()),
+    ]
+    for types, wanted, expected in cases:
+        for text, vector in (("bomba", None), (None, EAST), ("bomba", EAST)):
+            criteria = ResourceSearchCriteria("any", types, filter=wanted)
+            found = await index.search(SCOPE, Question(space, vector, text), criteria, Fusion())
+
+            assert {match.key for match in found.matches} == expected, (wanted, text)
+            assert found.total.count >= len(expected) > 0 or not expected

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 PAGE = 2
 SEARCH = "/api/web/embeddings/files/search"
+CONTEXT = "/api/web/embeddings/context"
 PASSAGE = {
     "file_id": 1,
     "file_name": "manual.pdf",
@@ -155,6 +156,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._stream(self._file(number))
             case ("POST", *_) if path == SEARCH:
                 return 200, self._search(self._json())
+            case ("POST", *_) if path == CONTEXT:
+                return 200, self._context(self._json())
             case ("GET", "api", "web", "embeddings", "files", number, "chunks"):
                 return 200, self._chunks(number, query)
         raise _Refusal(404, "NOT_FOUND", "Not Found")
@@ -212,9 +215,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.server_state.searches.append(body)
         if not body["query"].strip():
             raise _Refusal(422, "INVALID_QUERY", "the query is empty", "query", "ask something")
+        results = [PASSAGE] if "válvula" in body["query"] else []
+        total = {"count": 2 * len(results), "exact": True, "reason": None}
+        return {"results": results, "total": total, "executed": {"mode": "semantic", "legs": {}}}
+
+    def _context(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.server_state.searches.append(body)
         return {
-            "results": [PASSAGE] if "válvula" in body["query"] else [],
-            "executed": {"mode": "semantic", "legs": {}},
+            "items": [],
+            "text": "[1] manual.pdf, page 2\nLa válvula abre a 11,5 bar.",
+            "tokens": 20,
+            "budget": 100,
+            "left_out": {"budget": 3, "duplicates": 0, "per_file": 1, "beyond": 0},
+            "executed": {"passages": {"legs": {}}, "resources": {"legs": {}}},
         }
 
     def _chunks(self, number: str, query: dict[str, str]) -> dict[str, Any]:

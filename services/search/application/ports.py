@@ -16,6 +16,7 @@ from services.search.domain.criteria import (
 )
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import (
+    FileChunk,
     FileChunkMatch,
     FileChunks,
     FoundFileChunks,
@@ -107,6 +108,11 @@ class FileChunkIndex(Protocol):
         self, scope: AccessScope, question: Question, matches: Sequence[FileChunkMatch]
     ) -> Mapping[tuple[str, int], float]:
         """The cosine of the question's vector with each of the passages, by its key; none for one that is gone."""
+
+    async def find_beside(
+        self, scope: AccessScope, matches: Sequence[FileChunkMatch]
+    ) -> Mapping[tuple[int, int], FileChunk]:
+        """The chunks right before and after the passages, by file and position, without the passages themselves."""
 
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text.

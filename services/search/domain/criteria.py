@@ -65,19 +65,8 @@ class ChunkFilter:
             require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
         for file_id in self.file_ids:
             require_between("fileIds", file_id, 1, _IDENTIFIER_MAX)
-        for language in self.languages:
-            if _LANGUAGE.fullmatch(language) is None:
-                raise InvalidInputError(
-                    "INVALID_REQUEST",
-                    f"{language[:40]!r} is no language tag",
-                    where="languages",
-                    remedy="write languages like es or en, and und for those that could not be told",
-                )
-        for moment, wire in ((self.created_from, "createdFrom"), (self.created_before, "createdBefore")):
-            if moment is not None and moment.utcoffset() is None:
-                raise InvalidInputError(
-                    "INVALID_REQUEST", f"{wire} has no time zone", where=wire, remedy="end it with Z or an offset"
-                )
+        _require_languages(self.languages)
+        _require_moments(createdFrom=self.created_from, createdBefore=self.created_before)
 
     @property
     def of_files(self) -> bool:
@@ -86,6 +75,38 @@ class ChunkFilter:
 
     def __bool__(self) -> bool:
         return self.of_files or bool(self.languages)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFilter:
+    """Which resources are looked at, besides their types. An empty condition is none; conditions are all to be met.
+
+    Attributes:
+        entity_ids: with one of these ids, each named once.
+        languages: whose text is in one of these languages, as for ``ChunkFilter``.
+        updated_from: whose vector was written at this moment or later.
+        updated_before: whose vector was written before this moment.
+
+    Raises:
+        InvalidInputError: ``INVALID_REQUEST``, with the parameter's wire name.
+    """
+
+    entity_ids: tuple[int, ...] = ()
+    languages: tuple[str, ...] = ()
+    updated_from: datetime | None = None
+    updated_before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name, wire in (("entity_ids", "entityIds"), ("languages", "languages")):
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
+            require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
+        for entity_id in self.entity_ids:
+            require_between("entityIds", entity_id, 1, _IDENTIFIER_MAX)
+        _require_languages(self.languages)
+        _require_moments(updatedFrom=self.updated_from, updatedBefore=self.updated_before)
+
+    def __bool__(self) -> bool:
+        return bool(self.entity_ids or self.languages or self.updated_from or self.updated_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +170,7 @@ class ResourceSearchCriteria:
         mode: what to go by, None for what the service is set to.
         techniques: what a language model is to do with the question.
         after: where the answer before ended, None to begin; not with techniques, whose answers differ each time.
+        filter: which resources of these types to look at.
 
     Raises:
         InvalidInputError: ``INVALID_QUERY``, ``QUERY_TOO_LONG`` or ``INVALID_REQUEST``, with the parameter's wire name.
@@ -161,10 +183,18 @@ class ResourceSearchCriteria:
     mode: SearchMode | None = None
     techniques: Techniques = field(default_factory=Techniques)
     after: Cursor | None = None
+    filter: ResourceFilter = field(default_factory=ResourceFilter)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_text", _query_text(self.query_text))
         object.__setattr__(self, "entity_types", tuple(dict.fromkeys(self.entity_types)))
+        if self.filter.entity_ids and len(self.entity_types) != 1:
+            raise InvalidInputError(
+                "INVALID_REQUEST",
+                "entityIds are of one type, and several are asked for",
+                where="entityIds",
+                remedy="name one type in entityTypes",
+            )
         _require_limits(self.top_n, self.min_score, self.mode)
         _require_steady(self.after, self.techniques)
 
@@ -256,6 +286,25 @@ def _query_text(given: str) -> str:
             remedy="ask in fewer words",
         )
     return text
+
+
+def _require_languages(languages: tuple[str, ...]) -> None:
+    for language in languages:
+        if _LANGUAGE.fullmatch(language) is None:
+            raise InvalidInputError(
+                "INVALID_REQUEST",
+                f"{language[:40]!r} is no language tag",
+                where="languages",
+                remedy="write languages like es or en, and und for those that could not be told",
+            )
+
+
+def _require_moments(**moments: datetime | None) -> None:
+    for wire, moment in moments.items():
+        if moment is not None and moment.utcoffset() is None:
+            raise InvalidInputError(
+                "INVALID_REQUEST", f"{wire} has no time zone", where=wire, remedy="end it with Z or an offset"
+            )
 
 
 def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None) -> None:

@@ -145,6 +145,15 @@ class PostgresFileChunkIndex:
             )
         return {by_id[row["chunk_id"]]: row["score"] for row in rows}
 
+    async def find_beside(
+        self, scope: AccessScope, matches: Sequence[FileChunkMatch]
+    ) -> Mapping[tuple[int, int], FileChunk]:
+        """The chunks right before and after the passages, by file and position, without the passages themselves."""
+        files, positions = [match.file_id for match in matches], [match.position for match in matches]
+        async with self._pool.acquire(timeout=self._timeout) as connection:
+            rows = await self._fetch(connection, "chunks_beside", scope.tenant_id, files, positions)
+        return {(row["file_id"], row["position"]): _chunk(row) for row in rows}
+
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text. Raises NotFoundError for an unknown file."""
         pages = criteria.pages
@@ -231,20 +240,20 @@ def _match(row: asyncpg.Record) -> FileChunkMatch:
     )
 
 
-def _file_chunks(rows: Sequence[asyncpg.Record], limit: int) -> FileChunks:
-    chunks = tuple(
-        FileChunk(
-            chunk_id=row["chunk_id"],
-            position=row["position"],
-            page_from=row["page_from"],
-            page_to=row["page_to"],
-            char_start=row["char_start"],
-            char_end=row["char_end"],
-            text=row["text"],
-        )
-        for row in rows[:limit]
-        if row["chunk_id"] is not None
+def _chunk(row: asyncpg.Record) -> FileChunk:
+    return FileChunk(
+        chunk_id=row["chunk_id"],
+        position=row["position"],
+        page_from=row["page_from"],
+        page_to=row["page_to"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
+        text=row["text"],
     )
+
+
+def _file_chunks(rows: Sequence[asyncpg.Record], limit: int) -> FileChunks:
+    chunks = tuple(_chunk(row) for row in rows[:limit] if row["chunk_id"] is not None)
     return FileChunks(
         file_id=rows[0]["file_id"],
         file_name=rows[0]["file_name"],

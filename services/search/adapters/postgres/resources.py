@@ -15,6 +15,7 @@ from services.search.adapters.postgres.engine import SearchRun
 from services.search.adapters.postgres.file_chunks import CANDIDATES_DEFAULT
 from services.search.adapters.postgres.legs import make_plan
 from services.search.adapters.postgres.result_lists import CHARACTERS_DEFAULT, ResultLists, list_key, read_version
+from services.search.adapters.postgres.statements import resource_filter
 from services.search.application.ports import Question
 from services.search.domain.criteria import ResourceKey, ResourceSearchCriteria
 from services.search.domain.fusion import Fusion
@@ -74,13 +75,15 @@ class PostgresResourceIndex:
                 known = self._lists.find(list_of, version)
                 if known is not None:
                     return replace(known, cached=True)
+                fragments, values = resource_filter(criteria.filter)
                 run = SearchRun(
                     connection,
                     "resources",
                     ef_search=self._ef_search,
                     lexical_index=LEXICAL_INDEX,
-                    fragments={},
+                    fragments=fragments,
                     values={
+                        **values,
                         "tenant": scope.tenant_id,
                         "space": question.space_id,
                         "types": list(criteria.entity_types) or self._known_types,
@@ -96,7 +99,7 @@ class PostgresResourceIndex:
                     size,
                     top_n=criteria.top_n,
                     candidates=self._candidates,
-                    filtered=bool(criteria.entity_types),
+                    filtered=bool(criteria.entity_types or criteria.filter),
                     read_before=None,
                 )
                 records, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)

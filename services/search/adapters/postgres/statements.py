@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from services.chassis.postgres.templates import fill, load_template
-from services.search.domain.criteria import ChunkFilter
+from services.search.domain.criteria import ChunkFilter, ResourceFilter
 from services.search.domain.fusion import Fusion, FusionMethod
 
 _PACKAGE = "services.search"
@@ -26,6 +26,29 @@ _FILE_CONDITIONS = {
     "media_types": "file.media_type = ANY ({media_types}::text[])",
     "created_from": "file.created_at >= {created_from}::timestamptz",
     "created_before": "file.created_at < {created_before}::timestamptz",
+}
+
+
+_RESOURCE_CONDITIONS = {
+    "entity_ids": "stored.entity_id = ANY ({entity_ids}::bigint[])",
+    "updated_from": "stored.updated_at >= {updated_from}::timestamptz",
+    "updated_before": "stored.updated_at < {updated_before}::timestamptz",
+    "languages": (
+        "EXISTS (SELECT FROM module_embeddings_resource_lexemes_read AS words"
+        " WHERE words.entity_type = stored.entity_type AND words.entity_id = stored.entity_id"
+        " AND words.language = ANY ({languages}::text[]))"
+    ),
+}
+_WORD_CONDITIONS = {
+    "entity_ids": _RESOURCE_CONDITIONS["entity_ids"],
+    "languages": "stored.language = ANY ({languages}::text[])",
+    "updated": (
+        "EXISTS (SELECT FROM module_embeddings_unified AS vector"
+        " WHERE vector.entity_type = stored.entity_type AND vector.entity_id = stored.entity_id"
+        " AND vector.entity_type = ANY ({types}::text[])"
+        " AND vector.updated_at >= coalesce({updated_from}::timestamptz, '-infinity')"
+        " AND vector.updated_at < coalesce({updated_before}::timestamptz, 'infinity'))"
+    ),
 }
 
 
@@ -95,6 +118,16 @@ def chunk_filter(wanted: ChunkFilter, file_ids: list[int] | None) -> tuple[dict[
     return {"filter": conditions, "file_filter": of_files}, {**values, **file_values}
 
 
+def resource_filter(wanted: ResourceFilter) -> tuple[dict[str, str], dict[str, object]]:
+    """The conditions on resources, and those on their words, as fragments, and their values."""
+    conditions, values = _conditions(_RESOURCE_CONDITIONS, _set(wanted, _RESOURCE_CONDITIONS))
+    on_words = _set(wanted, _WORD_CONDITIONS)
+    if wanted.updated_from or wanted.updated_before:
+        on_words["updated"] = None
+        values = {"updated_from": None, "updated_before": None, **values}
+    return {"filter": conditions, "word_filter": _conditions(_WORD_CONDITIONS, on_words)[0]}, values
+
+
 def fusion_fragments(fusion: Fusion, *, dense: bool) -> dict[str, str]:
     """How candidates are scored and ordered when the lexical leg runs, alone or with the semantic one."""
     if not dense:
@@ -124,7 +157,7 @@ def fusion_values(fusion: Fusion) -> dict[str, object]:
     }
 
 
-def _set(wanted: ChunkFilter, names: Mapping[str, str]) -> dict[str, object]:
+def _set(wanted: ChunkFilter | ResourceFilter, names: Mapping[str, str]) -> dict[str, object]:
     values = {name: getattr(wanted, name) for name in names if hasattr(wanted, name)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if value}
 

@@ -13,19 +13,17 @@ from services.search.application.search_resources import SearchResources
 from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
 from services.search.domain.cursor import Cursor
 from services.search.domain.results import ResourceSearchResult, StoredResource
+from services.search.entrypoints.http.filters import ResourceFilterParameters
 from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
 
 router = APIRouter(prefix="/api/web/embeddings", tags=["resources"])
 
 
-class ResourceSearchRequest(TechniqueParameters):
+class ResourceSearchRequest(TechniqueParameters, ResourceFilterParameters):
     """A question to the resources."""
 
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
-    entity_types: list[str] | None = Field(
-        default=None, description="Look among these types only; all types when left out or empty.", max_length=100
-    )
     top_n: int = Field(default=TOP_N_DEFAULT, description="The most results, 1 to 1,000.")
     min_score: float | None = Field(default=None, description="The least cosine score, -1 to 1; 0 is a threshold.")
     mode: SearchMode | None = Field(
@@ -66,6 +64,7 @@ async def search_resources(
         body.mode,
         body.techniques(),
         None if body.after is None else Cursor.parse(body.after),
+        body.resource_filter(),
     )
     return await observed_search("resources", use_case(scope, criteria))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from services.chassis.http.app import CallerScope
 from services.search.application.read_file_chunks import ReadFileChunks
@@ -13,7 +13,6 @@ from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.domain.criteria import (
     CHUNKS_DEFAULT,
     TOP_N_DEFAULT,
-    ChunkFilter,
     FileChunksCriteria,
     FileChunkSearchCriteria,
     PageRanges,
@@ -21,13 +20,14 @@ from services.search.domain.criteria import (
 )
 from services.search.domain.cursor import Cursor
 from services.search.domain.results import FileChunks, FileChunkSearchResult
+from services.search.entrypoints.http.filters import ChunkFilterParameters
 from services.search.entrypoints.http.techniques import TechniqueParameters
 from services.search.entrypoints.telemetry import observed_search
 
 router = APIRouter(prefix="/api/web/embeddings/files", tags=["files"])
 
 
-class FileChunkSearchRequest(TechniqueParameters):
+class FileChunkSearchRequest(TechniqueParameters, ChunkFilterParameters):
     """A question to the passages of files."""
 
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
@@ -42,21 +42,6 @@ class FileChunkSearchRequest(TechniqueParameters):
         max_length=100,
     )
     file_id: int | None = Field(default=None, description="Look into this file only.")
-    file_ids: list[int] | None = Field(default=None, description="Look into these files only.", max_length=1000)
-    media_types: list[str] | None = Field(
-        default=None, description="Files of one of these media types only.", max_length=1000
-    )
-    languages: list[str] | None = Field(
-        default=None,
-        description="Passages in one of these languages only: es, en, or und where it could not be told.",
-        max_length=1000,
-    )
-    created_from: AwareDatetime | None = Field(
-        default=None, strict=False, description="Files made at this moment or later only."
-    )
-    created_before: AwareDatetime | None = Field(
-        default=None, strict=False, description="Files made before this moment only."
-    )
     exact: bool = Field(
         default=False,
         description="Compare every vector that passes the filters instead of walking the index: complete, and slow.",
@@ -90,20 +75,13 @@ async def search_file_chunks(
     use_case: Annotated[SearchFileChunks, Depends(_search_file_chunks)],
 ) -> FileChunkSearchResult:
     """Find the passages that mean nearly the same as the query or share its words, best first."""
-    wanted = ChunkFilter(
-        tuple(body.file_ids or ()),
-        tuple(body.media_types or ()),
-        tuple(body.languages or ()),
-        body.created_from,
-        body.created_before,
-    )
     criteria = FileChunkSearchCriteria(
         body.query,
         body.top_n,
         body.min_score,
         body.file_id,
         body.mode,
-        wanted,
+        body.chunk_filter(),
         body.exact,
         body.techniques(),
         None if body.after is None else Cursor.parse(body.after),

@@ -3,7 +3,7 @@
 SELECT count(*) AS counted, {exact_up_to}::bigint AS most
 FROM (
     SELECT
-    FROM module_embeddings_unified
-    WHERE tenant_id = {tenant} AND space_id = {space} AND entity_type = ANY ({types}::text[])
+    FROM module_embeddings_unified AS stored
+    WHERE tenant_id = {tenant} AND space_id = {space} AND entity_type = ANY ({types}::text[]){filter}
     LIMIT {exact_up_to}::bigint + 1
 ) AS counted

@@ -9,8 +9,8 @@ lexical_read AS MATERIALIZED (
 ),
 lexical AS MATERIALIZED (
     SELECT entity_type, entity_id, bm25_score, count(*) OVER () AS passing
-    FROM lexical_read
-    WHERE bm25_score > 0 AND tenant_id = {tenant} AND entity_type = ANY ({types}::text[])
+    FROM lexical_read AS stored
+    WHERE bm25_score > 0 AND tenant_id = {tenant} AND entity_type = ANY ({types}::text[]){word_filter}
     ORDER BY bm25_score DESC, entity_type, entity_id
     LIMIT {window}
 ),

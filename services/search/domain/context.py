@@ -1,0 +1,405 @@
+"""Passages and resources put together for a prompt: nearest first, nothing twice, never more than the budget.
+
+Pure: what was found comes in, what is quoted comes out. Chunks of one file that follow one another are quoted as one
+passage, without the text that they share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from services.search.domain.criteria import TOP_N_MAX, FileChunkSearchCriteria, ResourceSearchCriteria
+from services.search.domain.limits import require_between
+from services.search.domain.results import Executed, FileChunk, FileChunkMatch, ResourceMatch, Total
+
+BUDGET_DEFAULT = 4_000
+BUDGET_MAX = 200_000
+CHUNKS_PER_FILE_DEFAULT = 3
+
+ALIKE = 0.8
+"""The share of the smaller text's word triples that the other has, from which two texts are near-duplicates."""
+
+_CONSIDERED = (50, 200)
+_TOKENS_OF_A_SMALL_TEXT = 100
+_HEADING_TOKENS = 8  # of "[1000]" and the blank line before it
+_WORD_LETTERS_MAX = 20
+_TOKEN = re.compile(r"(?P<word>[A-Za-z\u00c0-\u024f]++)(?![\d_])|[^ ]", re.DOTALL)
+_COMPLETE = re.compile(r"[.!?:;…]['\"»”’)\]]*$")
+
+Piece: TypeAlias = FileChunkMatch | FileChunk
+Place: TypeAlias = tuple[int, int]
+"""A file and a position in it."""
+
+
+def count_tokens(text: str) -> int:
+    """An upper estimate, for any model: how many tokens a text has at most.
+
+    A word of up to 20 Latin letters counts a token for every three of its UTF-8 bytes begun; digits, signs, line ends,
+    other alphabets and longer or mixed words count every byte, which is the most that any vocabulary of bytes makes of
+    them; a space counts nothing, for it goes with the word after it.
+    """
+    tokens = 0
+    for match in _TOKEN.finditer(text):
+        size = len(match[0].encode())
+        tokens += -(-size // 3) if match["word"] and len(match[0]) <= _WORD_LETTERS_MAX else size
+    return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a file's text, quoted once.
+
+    Attributes:
+        file_id, file_name: whose text it is.
+        page_from, page_to: that it stands on, None in a format without pages.
+        char_start, char_end: where it stands in the file's extracted text.
+        chunk_ids: the chunks that it is put together of, in order.
+        score: the best cosine among those that were found, None where none was computed.
+        text: what is quoted.
+    """
+
+    file_id: int
+    file_name: str
+    page_from: int | None
+    page_to: int | None
+    char_start: int
+    char_end: int
+    chunk_ids: tuple[int, ...]
+    score: float | None
+    text: str
+    kind: Literal["passage"] = "passage"
+
+    @property
+    def source(self) -> str:
+        """Where it stands, in a line."""
+        name = " ".join(self.file_name.split())
+        if self.page_from is None:
+            return name
+        pages = f"page {self.page_from}" if self.page_from == self.page_to else f"pages {self.page_from}-{self.page_to}"
+        return f"{name}, {pages}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedResource:
+    """A resource of the catalogue, with its cosine as in ``Passage``."""
+
+    entity_type: str
+    entity_id: int
+    name: str
+    score: float | None
+    text: str
+    kind: Literal["resource"] = "resource"
+
+    @property
+    def source(self) -> str:
+        """What it is, in a line."""
+        return f"{self.entity_type} {self.entity_id}, {' '.join(self.name.split())}"
+
+
+Quoted: TypeAlias = Passage | QuotedResource
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How much of what was found is not quoted, by reason.
+
+    Attributes:
+        budget: did not fit.
+        duplicates: nearly the same as something quoted.
+        per_file: of files that had as many chunks quoted as they may.
+        beyond: match as well, and come after all that was considered; where ``Found`` is not exact, at least so many.
+    """
+
+    budget: int = 0
+    duplicates: int = 0
+    per_file: int = 0
+    beyond: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is quoted, nearest first, and the same as one text for a prompt.
+
+    Attributes:
+        text: each quotation under a line with its number and its source.
+        tokens: of ``text``, by ``count_tokens``.
+        left_out: of what was found.
+    """
+
+    items: tuple[Quoted, ...]
+    text: str
+    tokens: int
+    left_out: LeftOut
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFound:
+    """How much matches, whether or not it is quoted."""
+
+    passages: Total
+    resources: Total
+
+
+@dataclass(frozen=True, slots=True)
+class ContextExecuted:
+    """What was done to find it."""
+
+    passages: Executed
+    resources: Executed
+
+
+@dataclass(frozen=True, slots=True)
+class ContextResult:
+    """A context, and how it came about.
+
+    Attributes:
+        items: what is quoted, nearest first.
+        text: the same as one text for a prompt, each quotation under a line with its number and its source.
+        tokens: that ``text`` has at most, never more than the budget: a word of up to 20 Latin letters counts a token
+            for every three of its UTF-8 bytes begun, everything else but spaces one for every byte.
+    """
+
+    items: tuple[Quoted, ...]
+    text: str
+    tokens: int
+    budget: int
+    left_out: LeftOut
+    found: ContextFound
+    executed: ContextExecuted
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCriteria:
+    """What to put together.
+
+    Attributes:
+        passages, resources: what to look for.
+        budget: 1 to 200,000; the most tokens of the text.
+        chunks_per_file: 1 to 1,000; the most chunks of one file, with those that complete a passage.
+
+    Raises:
+        InvalidInputError: ``INVALID_REQUEST``, with the parameter's wire name.
+    """
+
+    passages: FileChunkSearchCriteria
+    resources: ResourceSearchCriteria
+    budget: int = BUDGET_DEFAULT
+    chunks_per_file: int = CHUNKS_PER_FILE_DEFAULT
+
+    def __post_init__(self) -> None:
+        require_between("budget", self.budget, 1, BUDGET_MAX)
+        require_between("chunksPerFile", self.chunks_per_file, 1, TOP_N_MAX)
+
+
+def considered(budget: int) -> int:
+    """How many passages, and how many resources, a budget is filled from: more than fit into it."""
+    return next((some for some in _CONSIDERED if some >= budget / _TOKENS_OF_A_SMALL_TEXT), TOP_N_MAX)
+
+
+@dataclass(slots=True)
+class _File:
+    """The chunks of one file that are to be quoted, by position."""
+
+    name: str
+    pieces: dict[int, Piece] = field(default_factory=dict)
+    scores: dict[int, float | None] = field(default_factory=dict)
+    ranks: dict[int, int] = field(default_factory=dict)
+
+
+def assemble_context(
+    passages: Sequence[FileChunkMatch],
+    resources: Sequence[ResourceMatch],
+    beside: Mapping[Place, FileChunk],
+    *,
+    budget: int,
+    chunks_per_file: int,
+) -> Context:
+    """Quote what was found, the nearest first, as far as the budget goes; what does not fit makes room for the next.
+
+    Args:
+        passages: best first.
+        resources: best first.
+        beside: chunks before and after the passages; one is quoted where the border cuts a sentence.
+        budget: the most tokens.
+        chunks_per_file: the most chunks of one file, with those beside.
+    """
+    draft = _Draft(beside, budget, chunks_per_file)
+    for rank, match in enumerate(_nearest_first(passages, resources)):
+        draft.add(match, rank)
+    return draft.finish()
+
+
+def _nearest_first(
+    passages: Sequence[FileChunkMatch], resources: Sequence[ResourceMatch]
+) -> Iterator[FileChunkMatch | ResourceMatch]:
+    """Both rankings as one: each keeps its order, and of the two that are next the one with the higher cosine comes.
+
+    Fused and BM25 scores of two searches do not compare; where there is no cosine, they take turns.
+    """
+    at_passage = at_resource = 0
+    while at_passage < len(passages) and at_resource < len(resources):
+        passage, resource = passages[at_passage], resources[at_resource]
+        if passage.score is None or resource.score is None:
+            passage_first = at_passage <= at_resource
+        else:
+            passage_first = passage.score >= resource.score
+        yield passage if passage_first else resource
+        at_passage, at_resource = at_passage + passage_first, at_resource + (not passage_first)
+    yield from passages[at_passage:]
+    yield from resources[at_resource:]
+
+
+class _Draft:
+    """A context in the making."""
+
+    def __init__(self, beside: Mapping[Place, FileChunk], budget: int, chunks_per_file: int) -> None:
+        self._beside = beside
+        self._budget = budget
+        self._chunks_per_file = chunks_per_file
+        self._files: dict[int, _File] = {}
+        self._tokens_of_file: dict[int, int] = {}
+        self._resources: list[tuple[int, QuotedResource]] = []
+        self._tokens = 0
+        self._quoted: list[tuple[frozenset[tuple[str, ...]], Place | None]] = []
+        self._left_out = {"budget": 0, "duplicates": 0, "per_file": 0}
+
+    def add(self, match: FileChunkMatch | ResourceMatch, rank: int) -> None:
+        """Quote a match, or count why not."""
+        reason = self._add_chunk(match, rank) if isinstance(match, FileChunkMatch) else self._add_resource(match, rank)
+        if reason is not None:
+            self._left_out[reason] += 1
+
+    def finish(self) -> Context:
+        """What is quoted by now."""
+        ranked: list[tuple[int, Quoted]] = [*self._resources]
+        for file_id, file in self._files.items():
+            ranked += _passages(file_id, file)
+        items = tuple(item for _, item in sorted(ranked, key=lambda one: one[0]))
+        text = "\n\n".join(f"[{number}] {item.source}\n{item.text}" for number, item in enumerate(items, start=1))
+        return Context(items, text, count_tokens(text), LeftOut(**self._left_out))
+
+    def _add_resource(self, match: ResourceMatch, rank: int) -> str | None:
+        if self._is_known(match.embedding_text, None):
+            return "duplicates"
+        resource = QuotedResource(match.entity_type, match.entity_id, match.name, match.score, match.embedding_text)
+        tokens = _tokens_of(resource)
+        if self._tokens + tokens > self._budget:
+            return "budget"
+        self._tokens += tokens
+        self._resources.append((rank, resource))
+        self._quoted.append((_triples(match.embedding_text), None))
+        return None
+
+    def _add_chunk(self, match: FileChunkMatch, rank: int) -> str | None:
+        file = self._files.get(match.file_id) or _File(match.file_name)
+        if match.position in file.pieces:  # it came along with one beside it
+            file.scores[match.position] = match.score
+            file.ranks[match.position] = rank
+            return None
+        if self._is_known(match.text, (match.file_id, match.position)):
+            return "duplicates"
+        room = self._chunks_per_file - len(file.pieces)
+        if room < 1:
+            return "per_file"
+        companions = self._companions(match, file)[: room - 1]
+        while True:
+            extended = _File(
+                file.name,
+                {**file.pieces, match.position: match, **{one.position: one for one in companions}},
+                {**file.scores, match.position: match.score},
+                {**file.ranks, match.position: rank},
+            )
+            tokens = sum(_tokens_of(passage) for _, passage in _passages(match.file_id, extended))
+            if self._tokens - self._tokens_of_file.get(match.file_id, 0) + tokens <= self._budget:
+                break
+            if not companions:
+                return "budget"
+            companions.pop()
+        self._tokens += tokens - self._tokens_of_file.get(match.file_id, 0)
+        self._tokens_of_file[match.file_id] = tokens
+        self._files[match.file_id] = extended
+        pieces: list[Piece] = [match, *companions]
+        for piece in pieces:
+            self._quoted.append((_triples(piece.text), (match.file_id, piece.position)))
+        return None
+
+    def _companions(self, match: FileChunkMatch, file: _File) -> list[FileChunk]:
+        """The chunks after and before that complete the passage's sentences, and are not quoted yet."""
+        after = self._beside.get((match.file_id, match.position + 1))
+        before = self._beside.get((match.file_id, match.position - 1))
+        wanted: list[FileChunk | None] = [
+            after if after is not None and not _COMPLETE.search(match.text) else None,
+            before if before is not None and not _COMPLETE.search(before.text) else None,
+        ]
+        return [
+            piece
+            for piece in wanted
+            if piece is not None
+            and piece.position not in file.pieces
+            and not self._is_known(piece.text, (match.file_id, piece.position))
+        ]
+
+    def _is_known(self, text: str, place: Place | None) -> bool:
+        """Whether nearly the same is quoted; chunks that follow one another share text, and are merged instead."""
+        triples = _triples(text)
+        for known, other in self._quoted:
+            if place is not None and other is not None and place[0] == other[0] and abs(place[1] - other[1]) == 1:
+                continue
+            if len(triples & known) >= ALIKE * min(len(triples), len(known)):
+                return True
+        return False
+
+
+def _passages(file_id: int, file: _File) -> list[tuple[int, Passage]]:
+    """The file's chunks as passages, each with its best rank."""
+    runs: list[list[Piece]] = []
+    for _, piece in sorted(file.pieces.items()):
+        if runs and (piece.position == runs[-1][-1].position + 1 or piece.char_start < runs[-1][-1].char_end):
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    passages = []
+    for run in runs:
+        found = [piece.position for piece in run if piece.position in file.ranks]
+        scores = [score for position in found if (score := file.scores[position]) is not None]
+        pages_from = [piece.page_from for piece in run if piece.page_from is not None]
+        pages_to = [piece.page_to for piece in run if piece.page_to is not None]
+        passage = Passage(
+            file_id=file_id,
+            file_name=file.name,
+            page_from=min(pages_from, default=None),
+            page_to=max(pages_to, default=None),
+            char_start=run[0].char_start,
+            char_end=max(piece.char_end for piece in run),
+            chunk_ids=tuple(piece.chunk_id for piece in run),
+            score=max(scores, default=None),
+            text=_merged(run),
+        )
+        passages.append((min(file.ranks[position] for position in found), passage))
+    return passages
+
+
+def _merged(run: Sequence[Piece]) -> str:
+    """The text of chunks that follow one another. What lies between two that do not touch is white space."""
+    text, end = run[0].text, run[0].char_end
+    for piece in run[1:]:
+        gap = piece.char_start - end
+        if gap >= 0:
+            text += ("", "\n")[gap] if gap < 2 else "\n\n"
+            text += piece.text
+        else:
+            text += piece.text[-gap:]
+        end = max(end, piece.char_end)
+    return text
+
+
+def _tokens_of(item: Quoted) -> int:
+    return _HEADING_TOKENS + count_tokens(item.source) + 1 + count_tokens(item.text)
+
+
+def _triples(text: str) -> frozenset[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.lower())
+    return frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset([tuple(words)])

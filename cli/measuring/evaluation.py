@@ -19,7 +19,7 @@ from cli.measuring.measures import Values, compare, measure, percentiles, summar
 from cli.measuring.scratch import ScratchDocuments, patiently
 from cli.render import Screen
 
-COSTS = ("query_vectors", "model_calls", "tokens_in", "tokens_out", "cost")
+COSTS = ("answers_cached", "query_vectors", "model_calls", "tokens_in", "tokens_out", "cost")
 COMPARED = ("nDCG@10", "MRR@10", "R@1")
 
 TECHNIQUES: Mapping[str, Answer] = {
@@ -70,6 +70,7 @@ class Outcome:
         self.rankings.append(ranking)
         self.milliseconds.append(milliseconds)
         techniques = executed.get("techniques") or []
+        self.cost["answers_cached"] += bool(executed.get("cached"))
         if executed["mode"] != "lexical":
             self.cost["query_vectors"] += len(executed.get("queries") or [None])
         for done in techniques:

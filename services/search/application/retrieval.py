@@ -1,7 +1,7 @@
 """The way from a question to results, the same for every index: the question, what a model makes of it, one order.
 
-What a model said adds lists of results and a last order. The list of the first query is always there and weighs more
-than all the others together.
+What a model said adds lists of results and a last order. The list of the first query is always there and weighs as
+much as all the others together.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Retrieval:
                 matches[key] = replace(
                     match, score=score, bm25_score=None, dense_rank=None, lexical_rank=None, fused_score=None
                 )
-        fused = fuse_lists([[match.key for match in some] for some in lists], self.fusion.rank_constant)
+        fused = fuse_lists([[match.key for match in some] for some in lists])
         return tuple(replace(matches[key], queries_score=score) for key, score in fused.items() if key in matches)
 
     async def _reranked(

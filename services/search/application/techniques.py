@@ -103,7 +103,7 @@ class AskModel:
 
         if not history:
             return None, skipped(TechniqueName.REWRITE, "there is no history")
-        prompt = _prompt("rewrite", _REWRITE, 600, history=said, question=question)
+        prompt = _prompt("rewrite", _REWRITE, 300, history=said, question=question)
         return await self._ask(TechniqueName.REWRITE, prompt, Rewriting, check)
 
     async def variants(
@@ -123,12 +123,12 @@ class AskModel:
                 raise _UnusableError("the model gave no other wording")
             return kept, None if len(kept) == count else f"the model gave {len(kept)} usable wordings of {count}"
 
-        prompt = _prompt("multi_query", _VARIANTS, 200 * count, question=question, count=count)
+        prompt = _prompt("multi_query", _VARIANTS, 100 * count, question=question, count=count)
         return await self._ask(TechniqueName.MULTI_QUERY, prompt, Variants, check)
 
     async def hypothetical(self, question: str) -> tuple[str | None, TechniqueReport]:
         """A passage that would answer the question."""
-        prompt = _prompt("hyde", _HYPOTHETICAL, 600, question=question)
+        prompt = _prompt("hyde", _HYPOTHETICAL, 400, question=question)
         return await self._ask(TechniqueName.HYDE, prompt, Hypothetical, lambda answer: (_text(answer.passage), None))
 
     async def rank(self, question: str, passages: Sequence[str]) -> tuple[tuple[int, ...] | None, TechniqueReport]:

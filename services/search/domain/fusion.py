@@ -9,6 +9,9 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
+# With 60, what bad queries find at the end of their lists outvotes the first list's best (DECISIONS.md).
+_LISTS_RANK_CONSTANT = 2
+
 
 class FusionMethod(StrEnum):
     """How scores of two kinds are added up.
@@ -39,15 +42,15 @@ class Fusion:
     rank_constant: int = 60
 
 
-def fuse_lists(lists: Sequence[Sequence[Key]], rank_constant: int) -> dict[Key, float]:
+def fuse_lists(lists: Sequence[Sequence[Key]]) -> dict[Key, float]:
     """One order of several lists by reciprocal ranks, best first; equal ones in the order of the lists.
 
-    The first list weighs 1 and each of the n others 1 / (n + 1), so that all of them together weigh less: nothing that
-    the first list does not have comes before its best.
+    The first list weighs 1 and the others share 1, at most a half each: nothing that the first list does not have comes
+    before its best.
     """
     fused: dict[Key, float] = {}
     for number, keys in enumerate(lists):
-        weight = 1.0 if number == 0 else 1 / len(lists)
+        weight = 1.0 if number == 0 else 1 / max(2, len(lists) - 1)
         for rank, key in enumerate(keys, start=1):
-            fused[key] = fused.get(key, 0.0) + weight / (rank_constant + rank)
+            fused[key] = fused.get(key, 0.0) + weight / (_LISTS_RANK_CONSTANT + rank)
     return dict(sorted(fused.items(), key=lambda item: -item[1]))

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\w+(?:[-/.]\w+)*")  # a code like P-4711/B whole
 _STEM = 5  # letters; enough to take "presiones" for "presión"
 # Without accents: articles, pronouns, prepositions, conjunctions, question words, auxiliaries.
 _SPANISH = (
@@ -32,13 +33,20 @@ def keeps_the_point(question: str, rewritten: str, *, context: Iterable[str]) ->
     context where the question has none.
     """
     asked, said = _content(question), _content(rewritten)
-    codes = {word for word in asked if any(letter.isdigit() for letter in word)}
+    codes = {word for word in asked if _has_digit(word)}
     needed = asked or {word for text in context for word in _content(text)}
     return codes <= said and bool(needed & said)
 
 
 def _content(text: str) -> set[str]:
-    return {_stem(word) for word in _WORD.findall(_fold(text)) if word not in _FUNCTION_WORDS}
+    content = set()
+    for token in _TOKEN.findall(_fold(text)):
+        words = _WORD.findall(token)
+        if _has_digit(token):
+            content.add("".join(words))
+        else:
+            content |= {word[:_STEM] for word in words if word not in _FUNCTION_WORDS}
+    return content
 
 
 def _fold(text: str) -> str:
@@ -46,5 +54,5 @@ def _fold(text: str) -> str:
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
-def _stem(word: str) -> str:
-    return word if any(letter.isdigit() for letter in word) else word[:_STEM]
+def _has_digit(text: str) -> bool:
+    return any(letter.isdigit() for letter in text)

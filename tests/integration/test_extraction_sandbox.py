@@ -77,6 +77,7 @@ async def test_many_documents_at_once_do_not_mix(extract):
         ("pixels", documents.image_bomb(30_000), {}),
         ("pixels", documents.picture(size=(640, 400)), {"pixels": 640 * 399}),
         ("pages", documents.pages_bomb(2_000), {"pages": 1_000}),
+        ("pages", documents.pages_bomb(100_000), {}),
         ("pages", documents.tiff(["a"], ["b"], ["c"]), {"pages": 2}),
         ("images", documents.tiff(["a"], ["b"], ["c"]), {"images": 2}),
         ("output_bytes", documents.tiff(["a"], ["b"], ["c"]), {"output_bytes": 2_000}),
@@ -95,6 +96,32 @@ async def test_a_document_that_costs_too_much_ends_with_the_limit_s_name_and_the
     assert (caught.value.code, caught.value.limit) == ("RESOURCE_LIMIT", limit)
     assert caught.value.message.startswith(f"{limit}: ")
     assert (await extract(b"hola", "a.txt")).pages[0].text == "hola"
+
+
+async def test_an_archive_within_an_archive_is_not_unpacked(extract):
+    inner = documents.zip_bomb(64)
+    nested = documents.rezipped(documents.word("hola"), {"word/embeddings/inner.docx": inner})
+    document = await extract(nested, unpacked_bytes=4 * MIB)
+    assert [page.text for page in document.pages] == ["hola"]
+    with pytest.raises(ExtractionError, match="UNSUPPORTED_MEDIA_TYPE: the file is a ZIP archive"):
+        await extract(documents.archive({"inner.zip": inner}), "a.zip")
+
+
+async def test_a_path_that_leads_out_of_an_archive_writes_nothing_and_reads_nothing(extract, tmp_path):
+    (tmp_path / "secret.png").write_bytes(documents.picture(["secreto"]))
+    before = sorted(tmp_path.parent.rglob("*"))
+    leading_out = {
+        "../../written.txt": "x",
+        "/written.txt": "x",
+        "word/_rels/document.xml.rels": '<Relationships xmlns="r"><Relationship Id="r1" Type="t/image"'
+        f' Target="../../../../../../../..{tmp_path}/secret.png"/></Relationships>',
+        "word/document.xml": '<w:document xmlns:w="w" xmlns:a="a" xmlns:r="r"><w:body><w:p><w:r><w:t>hola</w:t></w:r>'
+        '<w:r><a:blip r:embed="r1"/></w:r></w:p></w:body></w:document>',
+    }
+    document = await extract(documents.rezipped(documents.word(), leading_out))
+    assert [(page.text, page.images) for page in document.pages] == [("hola", ())]
+    (read,) = set(tmp_path.parent.rglob("*")) - set(before)
+    assert read.parent == tmp_path  # the document itself
 
 
 @pytest.mark.parametrize(

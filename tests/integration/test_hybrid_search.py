@@ -101,6 +101,21 @@ async def test_codes_and_words_are_found_whole_and_in_part_however_they_are_writ
         assert found.legs.lexical.strategy is (Strategy.BM25 if exact_up_to == 0 else Strategy.EXACT)
 
 
+async def test_the_index_of_words_gives_the_scores_that_texts_have(tables: Index, pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk("bomba " * n + "de agua " * (n % 3), EAST) for n in range(1, 30)])
+
+    walked, scored = [
+        await find(pool, space, "bomba de agua IGE12", exact_up_to=exact_up_to, top_n=40) for exact_up_to in (0, 2_000)
+    ]
+
+    assert walked.legs.lexical is not None
+    assert walked.legs.lexical.strategy is Strategy.BM25
+    scores = {match.chunk_id: match.bm25_score for match in scored.matches}
+    assert len(scores) == 29
+    assert {match.chunk_id: match.bm25_score for match in walked.matches} == pytest.approx(scores, rel=1e-5)
+
+
 async def test_a_language_is_told_or_declared_and_decides_how_words_are_inflected(tables: Index) -> None:
     space = await tables.add_space()
     await tables.add_file(

@@ -223,7 +223,7 @@ async def test_the_index_keeps_more_candidates_than_results_and_for_that_search_
         await nearest(index, SCOPE, space, EAST, asked(top_n=top_n))
 
     candidates = [statement for statement in executed if "ef_search" in statement]
-    assert candidates == ["SET LOCAL hnsw.ef_search = 101", "SET LOCAL hnsw.ef_search = 1000"]
+    assert candidates == [f"SET LOCAL hnsw.ef_search = {EF_SEARCH_DEFAULT + 1}", "SET LOCAL hnsw.ef_search = 1000"]
     async with pool.acquire() as connection:
         assert await connection.fetchval("SHOW hnsw.ef_search") == str(EF_SEARCH_DEFAULT)
 

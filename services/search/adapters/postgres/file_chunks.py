@@ -21,7 +21,7 @@ from services.search.domain.errors import file_not_found
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, FoundFileChunks
 
-EF_SEARCH_DEFAULT = 100
+EF_SEARCH_DEFAULT = 200
 CANDIDATES_DEFAULT = 50
 LEXICAL_INDEX = "module_embeddings_file_chunk_lexical"
 

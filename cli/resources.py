@@ -15,6 +15,7 @@ from cli.errors import CommandError
 from cli.filters import After, EntityIds, Languages, MinScore, TopN, Types, UpdatedBefore, UpdatedFrom, resource_filters
 from cli.render import Screen, printable
 from cli.search import note_legs, note_total, score_of
+from cli.techniques import History, Hyde, MultiQuery, Rerank, note_techniques, technique_parameters
 
 Type: TypeAlias = Annotated[
     str,
@@ -132,13 +133,18 @@ def search(
     min_score: MinScore = None,
     after: After = None,
     mode: Mode = None,
+    history: History = None,
+    multi_query: MultiQuery = None,
+    hyde: Hyde = False,
+    rerank: Rerank = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the resources that mean or say what is asked for, best first."""
     filters = resource_filters(types, entity_ids, languages, updated_from, updated_before)
-    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters}
+    techniques = technique_parameters(history, multi_query, hyde, rerank)
+    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters, **techniques}
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.search_resources(query, parameters)
@@ -166,6 +172,7 @@ def show_report(screen: Screen, report: Answer) -> None:
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the resources that a search found."""
     note_legs(screen, answer)
+    note_techniques(screen, answer)
     if not answer["results"]:
         screen.note("no resource found")
     for rank, found in enumerate(answer["results"], start=1):

@@ -11,6 +11,7 @@ from cli.client import Answer, CauceClient
 from cli.command import AsJson, DataDir, FileId, Mode, Url, run
 from cli.filters import After, CreatedBefore, CreatedFrom, FileIds, Languages, MediaTypes, MinScore, TopN, file_filters
 from cli.render import Screen
+from cli.techniques import History, Hyde, MultiQuery, Rerank, note_techniques, technique_parameters
 
 
 def search(
@@ -25,13 +26,18 @@ def search(
     created_before: CreatedBefore = None,
     after: After = None,
     mode: Mode = None,
+    history: History = None,
+    multi_query: MultiQuery = None,
+    hyde: Hyde = False,
+    rerank: Rerank = None,
     url: Url = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the passages that mean or say what is asked for, best first."""
     filters = file_filters(file_ids, media_types, languages, created_from, created_before)
-    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters}
+    techniques = technique_parameters(history, multi_query, hyde, rerank)
+    parameters = {"topN": top_n, "minScore": min_score, "mode": mode, "after": after, **filters, **techniques}
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.search(query, parameters)
@@ -67,6 +73,7 @@ def chunks(
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the passages that a search found."""
     note_legs(screen, answer)
+    note_techniques(screen, answer)
     if not answer["results"]:
         screen.note("no passage found")
     for rank, passage in enumerate(answer["results"], start=1):

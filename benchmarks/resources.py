@@ -21,7 +21,6 @@ import json
 import logging
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ from unittest.mock import patch
 import asyncpg
 import numpy as np
 import structlog
-from aiokafka.client import AIOKafkaClient
 from pgvector import Vector as PgVector
 
 from contracts.events.topics import CATALOG_EVENTS
@@ -61,6 +59,7 @@ from services.embeddings.domain.resource_work import ClaimedBatch
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from services.embeddings.entrypoints.worker import Label, Worker
 from tests.support.broker import EMBEDDED, KINDS, settings_of
+from tests.support.broker_requests import counted_requests
 
 TENANT = "bench"
 OUTBOX = "module_files_outbox"
@@ -244,11 +243,10 @@ async def throughput(bench: Bench, resources: int) -> dict[str, Any]:
     await bench.put_variables(range(1, resources + 1), unit="bar")
     await bench.admin.execute("ANALYZE")
     bench.embedder.rewind()
-    requests: Counter[str] = Counter()
     async with bench.consuming():
         bench.statements.clear()
         started = time.perf_counter()
-        with counted_requests(requests):
+        with counted_requests() as requests:
             async with bench.relaying():
                 await bench.completed(resources)
                 seconds = time.perf_counter() - started
@@ -280,7 +278,6 @@ async def events(bench: Bench, resources: int) -> dict[str, Any]:
     """Events of resources that changed, from the outbox into the mirror; nobody embeds them."""
     await bench.put_variables(range(1, resources + 1), unit="bar")
     await bench.admin.execute("ANALYZE")
-    requests: Counter[str] = Counter()
     waiting = f"SELECT EXISTS (SELECT FROM {OUTBOX}) OR (SELECT count(*) FROM module_embeddings_resource) < $1"
 
     async def prepare(connection: asyncpg.Connection) -> None:
@@ -291,7 +288,7 @@ async def events(bench: Bench, resources: int) -> dict[str, Any]:
         async with bench.taking_in():
             bench.statements.clear()
             started = time.perf_counter()
-            with counted_requests(requests):
+            with counted_requests() as requests:
                 async with bench.relaying():
                     while await bench.admin.fetchval(waiting, resources):
                         await asyncio.sleep(0.02)
@@ -429,8 +426,9 @@ async def sweep(bench: Bench, resources: int) -> dict[str, Any]:
     await bench.admin.execute("ALTER TABLE module_variable_variable ENABLE TRIGGER USER")
     await bench.admin.execute(
         "INSERT INTO module_embeddings_resource"
-        " (entity_type, entity_id, tenant_id, name, status, revision, recipe, space_id)"
-        " SELECT 'variable', id, tenant_id, name, 'COMPLETED', revision, $1, $2 FROM module_variable_variable",
+        " (entity_type, entity_id, tenant_id, name, status, revision, announced_revision, recipe, space_id)"
+        " SELECT 'variable', id, tenant_id, name, 'COMPLETED', revision, revision, $1, $2"
+        " FROM module_variable_variable",
         VARIABLE.recipe,
         bench.space_id,
     )
@@ -439,10 +437,14 @@ async def sweep(bench: Bench, resources: int) -> dict[str, Any]:
     await bench.admin.execute(
         "INSERT INTO module_embeddings_variable"
         " (entity_id, tenant_id, name, embedding_text, embedding, text_hash, space_id)"
-        " SELECT id, tenant_id, name, repeat(description, 2), $1, sha256(name::bytea), $2"
-        " FROM module_variable_variable",
+        " SELECT id, tenant_id, name, text, $1, sha256(convert_to(text, 'UTF8')), $2"
+        " FROM module_variable_variable, LATERAL repeat(description, 2) AS text",
         PgVector(stored_vectors([[1.0]], count=1, dimensions=1)[0]),
         bench.space_id,
+    )
+    await bench.admin.execute(
+        "INSERT INTO module_embeddings_resource_lexemes (entity_type, entity_id, tenant_id, language, lexemes)"
+        " SELECT entity_type, entity_id, tenant_id, 'en', 'measured' FROM module_embeddings_variable"
     )
     await bench.admin.execute("VACUUM ANALYZE")
     healthy = [await _timed(bench.mirror.sweep) for _ in range(3)]
@@ -460,32 +462,6 @@ async def sweep(bench: Bench, resources: int) -> dict[str, Any]:
 async def _timed(action: Callable[[], Awaitable[Any]]) -> tuple[Any, float]:
     started = time.perf_counter()
     return await action(), time.perf_counter() - started
-
-
-class counted_requests:  # noqa: N801 - reads as a function in a with statement
-    """Counts what aiokafka asks of the broker, by kind of request."""
-
-    def __init__(self, counts: Counter[str]) -> None:
-        self._counts = counts
-        self._send = AIOKafkaClient.send
-
-    def __enter__(self) -> None:
-        counts, send = self._counts, self._send
-
-        async def counting(client: AIOKafkaClient, node: object, request: object, **options: object) -> object:
-            name = type(request).__name__.lower()
-            for kind in ("produce", "offsetcommit", "fetch", "heartbeat", "metadata"):
-                if kind in name and "offsetfetch" not in name:
-                    counts["commit" if kind == "offsetcommit" else kind] += 1
-                    break
-            else:
-                counts["other"] += 1
-            return await send(client, node, request, **options)
-
-        AIOKafkaClient.send = counting
-
-    def __exit__(self, *_: object) -> None:
-        AIOKafkaClient.send = self._send
 
 
 @asynccontextmanager

@@ -172,6 +172,10 @@ class CauceClient:
         """Delete a resource with all that was made of it."""
         await self._call("DELETE", f"{self._resource_type(type_)}/{resource_id}")
 
+    async def retry_resource(self, type_: str, resource_id: int) -> None:
+        """Have a resource embedded again as it is."""
+        await self._call("POST", f"{self._resource_type(type_)}/{resource_id}/retry")
+
     async def resources(self, type_: str) -> AsyncIterator[Answer]:
         """All resources of a type, in order of id."""
         after: int | None = None

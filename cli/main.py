@@ -9,6 +9,7 @@ from cli.context import context
 from cli.dead_letters import dead_letters
 from cli.eval import evaluate
 from cli.ingest import ingest
+from cli.migrate import migrate
 from cli.recall import recall
 from cli.resources import resources
 from cli.search import chunks, search
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (up, ingest, status, delete, retry, search, context, chunks, sweep, calibrate, recall):
+for command in (up, ingest, status, delete, retry, search, context, chunks, sweep, calibrate, recall, migrate):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(resources)

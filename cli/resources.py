@@ -79,6 +79,21 @@ def delete(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = No
     run(work, url=url, data_dir=data_dir, as_json=as_json)
 
 
+@resources.command()
+def retry(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Have a resource embedded again as it is, whatever its end state was."""
+
+    async def work(client: CauceClient, screen: Screen) -> bool:
+        await client.retry_resource(type_, resource_id)
+        if as_json:
+            screen.record({"type": type_, "id": resource_id, "announced": True})
+        else:
+            screen.say(f"announced {type_} {resource_id} again")
+        return True
+
+    run(work, url=url, data_dir=data_dir, as_json=as_json)
+
+
 @resources.command("list")
 def list_(type_: Type, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Print the resources of a type in order of id, one a line."""

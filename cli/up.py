@@ -6,12 +6,28 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from services.chassis.kernel.errors import CauceError
+
+
+@contextmanager
+def saying_faults() -> Iterator[None]:
+    """A fault of the project ends the command in its own words; logs go to standard error meanwhile."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        yield
+    except CauceError as error:
+        typer.echo(f"{error.code}: {error.message}", err=True)
+        if error.remedy is not None:
+            typer.echo(f"  {error.remedy}", err=True)
+        raise typer.Exit(1) from error
 
 
 def up(
@@ -40,14 +56,8 @@ def up(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
     logging.getLogger("deploy.embedded").setLevel(logging.INFO)
     folder = StackFolder(data_dir)
-    try:
-        with folder.held():
-            ports = Ports.choose(port_base, folder.remembered_port_base())
-            stack = cauce_stack(folder, ports, workers, os.environ, kafka_bootstrap=kafka)
-            status = asyncio.run(run(folder, ports.base, stack))
-    except CauceError as error:
-        typer.echo(f"{error.code}: {error.message}", err=True)
-        if error.remedy is not None:
-            typer.echo(f"  {error.remedy}", err=True)
-        raise typer.Exit(1) from error
+    with saying_faults(), folder.held():
+        ports = Ports.choose(port_base, folder.remembered_port_base())
+        stack = cauce_stack(folder, ports, workers, os.environ, kafka_bootstrap=kafka)
+        status = asyncio.run(run(folder, ports.base, stack))
     raise typer.Exit(status)

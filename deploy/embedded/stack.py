@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TextIO
 
 import psutil
@@ -21,9 +22,9 @@ from deploy.embedded.folder import StackFolder
 from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
 from deploy.embedded.process import LOOPBACK, Launch, ProcessSpec, port_fault, require_free_port
 from deploy.embedded.supervisor import Backoff, Supervisor
+from deploy.migrate import migrate_database
 from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 from services.chassis.messaging.kafka import ensure_topics
-from services.chassis.postgres.migrations import migrate
 from services.chassis.settings import KafkaSettings
 
 TENANT = "default"
@@ -128,8 +129,10 @@ def cauce_stack(
         "CAUCE_HOST": LOOPBACK,
     }
 
+    types = environment.get("CAUCE_RESOURCE_TYPES_DIR")
+
     async def settle_postgres() -> None:
-        if applied := await migrate(postgres.url):
+        if applied := await migrate_database(postgres.url, Path(types) if types else None):
             _log.info("the database was migrated: %s steps, the last %s", len(applied), applied[-1])
 
     async def settle_broker() -> None:

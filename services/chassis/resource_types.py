@@ -33,11 +33,14 @@ _MAX_TYPE_NAME = 24
 _MAX_FIELD_NAME = 32
 
 # Tables and views that exist already would be taken for a type's own.
-_RESERVED_TYPES = frozenset({"dependency", "file", "files", "outbox", "resource", "search", "space", "unified"})
-_RESERVED_SUFFIXES = ("_context", "_outbox", "_read", "_status")
+_RESERVED_TYPES = frozenset(
+    {"dependency", "index_change", "lexical_build", "model_quota", "outbox", "recipe", "search", "space", "unified"}
+)
+_RESERVED = re.compile(r"(files?|resource)(_.*)?|.*_(context|outbox|read|status)")
 _RESERVED_FIELDS = frozenset(
     {"created_at", "entity_id", "entity_type", "id", "name", "reads", "revision", "tenant", "tenant_id", "type"}
     | {"deleted", "updated_at"}
+    | {"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}
 )
 
 
@@ -289,7 +292,7 @@ class _Entries:
 def _check_type_name(name: str) -> None:
     if len(name) > _MAX_TYPE_NAME or _TYPE_NAME.fullmatch(name) is None:
         raise _invalid(f"a type's name is words of a to z joined by _, at most {_MAX_TYPE_NAME} characters", name)
-    if name in _RESERVED_TYPES or name.endswith(_RESERVED_SUFFIXES):
+    if name in _RESERVED_TYPES or _RESERVED.fullmatch(name):
         raise _invalid("tables or views of this name exist already", name)
 
 

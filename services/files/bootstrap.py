@@ -31,6 +31,7 @@ from services.files.application.read_content import ReadContent
 from services.files.application.receive_file import ReceiveFile
 from services.files.application.register_file import RegisterFile
 from services.files.application.retry_file import RetryFile
+from services.files.application.retry_resource import RetryResource
 from services.files.application.store_content import StoreContent
 from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
@@ -130,6 +131,7 @@ def _catalogue(settings: FilesSettings, pool: asyncpg.Pool, types: Mapping[str, 
         get=GetResource(types, resources),
         delete=DeleteResource(types, resources),
         list=ListResources(types, resources),
+        retry=RetryResource(types, resources),
         import_=ImportResources(types, resources),
         import_slots=Slots("batches", MAX_IMPORTS),
         idle_seconds=settings.upload_idle_seconds,

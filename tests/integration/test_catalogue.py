@@ -241,6 +241,22 @@ async def test_what_is_not_there_is_not_found(files: FilesServer) -> None:
             assert (answer.status_code, answer.json()["code"]) == expected
 
 
+async def test_a_resource_is_announced_again_as_it_is(files: FilesServer) -> None:
+    created = (await files.http.put("/resources/variable/1", json=DEFINITION)).json()
+    answer = await files.http.post("/resources/variable/1/retry")
+    assert answer.status_code == 202, answer.text
+    first, second = await files.events()
+    assert first == second
+    assert (await files.http.get("/resources/variable/1")).json() == created
+    assert (await files.http.post("/resources/variable/2/retry")).json()["code"] == "RESOURCE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("written", ["1.0", "1_0", "+1", "%201", "१"])
+async def test_an_id_is_written_in_digits(files: FilesServer, written: str) -> None:
+    answer = await files.http.put(f"/resources/variable/{written}", json=DEFINITION)
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
+
+
 async def test_a_bad_page_is_refused(files: FilesServer) -> None:
     for query in ("limit=0", "limit=1001", "after=0", "page=1"):
         answer = await files.http.get(f"/resources/{TYPE}?{query}")

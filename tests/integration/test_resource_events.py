@@ -32,12 +32,18 @@ from services.embeddings.entrypoints.schedule import sweep
 from services.embeddings.entrypoints.worker import Label, Worker, WorkerGroup
 from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
+from tests.support.broker_requests import counted_requests
 from tests.support.files import eventually
 from tests.support.postgres import Database
 from tests.support.resources import TENANT, ResourceWorld, resource_world
 from tests.support.source_files import store_file
 
 OUTBOX = "module_files_outbox"
+EVENTS = 500
+ROUND_TRIPS = 0.05
+"""Of the broker for an event, at most."""
+STATEMENTS = 0.2
+"""Of the worker for a resource, at most: batches are of a hundred."""
 
 
 async def announce(world: ResourceWorld, *events: Event) -> None:
@@ -114,6 +120,23 @@ async def test_events_reach_the_vectors_and_what_nobody_declared_is_set_aside(da
         await announce(world, await world.delete("variable", 5))
         await eventually(lambda: _is_gone(world))
         assert (await http.post("/sweep")).json() == {"total": 0, "counts": {}}
+
+
+async def test_many_events_cost_few_requests_of_the_broker_and_few_statements(database: Database, kafka: Kafka) -> None:
+    async with resource_world(database) as world:
+        await announce(world, *[await world.put("variable", number, f"V{number}") for number in range(1, EVENTS + 1)])
+
+        async def are_marked() -> bool:
+            return bool(await world.admin.fetchval("SELECT count(*) = $1 FROM module_embeddings_resource", EVENTS))
+
+        with counted_requests() as requests:
+            async with running_service(database, kafka):
+                await eventually(are_marked)
+        assert requests["produce"] > 0
+        assert requests["produce"] + requests["commit"] <= EVENTS * ROUND_TRIPS
+        world.statements.clear()
+        await world.drain()
+        assert len(world.statements) <= EVENTS * STATEMENTS
 
 
 async def _is_gone(world: ResourceWorld) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from contracts.events.envelope import Event, read_event
+from deploy.migrate import migrate_database
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.postgres.migrations import migrate
 from services.chassis.resource_types import DEFAULT_FOLDER, load_resource_types
@@ -138,6 +139,30 @@ async def test_a_ninth_type_goes_all_the_way_without_another_line(database: Data
         assert await world.state("machine", 7) is None
         assert ("MachineEmbedded", 7) in await world.events()
         assert ("MachineEmbeddingRemoved", 7) in await world.events()
+
+
+async def test_no_type_can_take_a_name_that_is_in_use(database: Database, tmp_path: Path) -> None:
+    connection = await asyncpg.connect(database.admin_url)
+    rows = await connection.fetch(
+        "SELECT substring(relname FROM '^module_embeddings_(.+)$') AS name FROM pg_class WHERE relkind IN ('r', 'v')"
+    )
+    await connection.close()
+    in_use = {row["name"] for row in rows if row["name"]} - set(load_resource_types())
+    assert in_use
+    for name in in_use:
+        (tmp_path / name / name).mkdir(parents=True)
+        with pytest.raises(ConfigurationError, match=r"exist already|at most 24"):
+            load_resource_types(tmp_path / name)
+
+
+async def test_a_template_that_cannot_be_read_stops_the_migration(database: Database, folder: Path) -> None:
+    write(folder, "text.md", "# {name")
+    with pytest.raises(ConfigurationError) as caught:
+        await migrate_database(database.admin_url, folder)
+    assert (caught.value.code, caught.value.where) == ("RESOURCE_TYPE_INVALID", "machine/text.md")
+    connection = await asyncpg.connect(database.admin_url)
+    assert await connection.fetchval("SELECT to_regclass('module_machine_machine')") is None
+    await connection.close()
 
 
 async def test_a_second_run_has_nothing_to_do(database: Database) -> None:

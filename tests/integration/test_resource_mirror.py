@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from services.embeddings.application.resource_ports import Fan
+from services.embeddings.domain import resource_text
+from services.embeddings.domain.errors import SweepIncompleteError
 from services.embeddings.domain.resource_work import Source
 from tests.support.postgres import Database
 from tests.support.resources import TENANT, ResourceWorld, resource_world
@@ -265,7 +267,63 @@ class TestSweep:
         await world.admin.execute("UPDATE module_embeddings_resource SET space_id = $1", other)
         assert await world.mirror.sweep() == {"variable": {"OTHER_SPACE": 1}}
 
-    async def test_a_failed_resource_is_left_alone_until_it_changes(self, world: ResourceWorld) -> None:
+    @pytest.mark.parametrize(
+        ("reason", "tampering"),
+        [
+            ("OTHER_SPACE", "UPDATE module_embeddings_variable SET space_id = $1"),
+            ("STALE", "UPDATE module_embeddings_variable SET embedding_text = 'x', space_id = space_id + 0 * $1"),
+            ("STALE", "UPDATE module_embeddings_variable SET name = 'x', space_id = space_id + 0 * $1"),
+            ("STALE", "UPDATE module_embeddings_variable SET tenant_id = 'x', space_id = space_id + 0 * $1"),
+            ("MISSING", "DELETE FROM module_embeddings_variable WHERE space_id <> $1"),
+            ("MISSING", "DELETE FROM module_embeddings_resource_lexemes WHERE entity_id <> $1"),
+        ],
+    )
+    async def test_a_vector_that_is_not_as_it_was_made_is_made_again(
+        self, world: ResourceWorld, reason: str, tampering: str
+    ) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await let_changes_settle(world)
+        other = await world.admin.fetchval(
+            "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
+            " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
+        )
+        await world.admin.execute(tampering, other)
+        assert await world.mirror.sweep() == {"variable": {reason: 1}}
+        await world.drain()
+        assert await world.text("variable", 5) == "# Flow"
+        assert await world.mirror.sweep() == {}
+
+    async def test_what_waits_for_ever_is_stuck(self, world: ResourceWorld) -> None:
+        await world.mirror.mark([await world.put("variable", 5, "Flow")])
+        await let_changes_settle(world)
+        await world.admin.execute("UPDATE module_embeddings_resource SET available_at = '2099-01-01'")
+        assert await world.mirror.sweep() == {"variable": {"STUCK": 1}}
+        await world.drain()
+        assert await world.text("variable", 5) == "# Flow"
+
+    async def test_what_has_no_tenant_is_removed_and_told(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await world.admin.execute("ALTER TABLE module_variable_variable ALTER tenant_id DROP NOT NULL")
+        await world.admin.execute("ALTER TABLE module_variable_variable DROP CONSTRAINT IF EXISTS tenant_named")
+        await world.admin.execute("UPDATE module_variable_variable SET tenant_id = NULL")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"ORPHANED": 1}}
+        assert await world.state("variable", 5) is None
+        assert await world.mirror.sweep() == {"variable": {"UNOWNED": 1}}
+
+    async def test_a_type_that_cannot_be_read_keeps_no_other_from_being_swept(self, world: ResourceWorld) -> None:
+        await world.put("variable", 5, "Flow")
+        await let_changes_settle(world)
+        await world.admin.execute("REVOKE SELECT ON module_embeddings_query_context FROM cauce_embeddings")
+        with pytest.raises(SweepIncompleteError, match="query: InsufficientPrivilegeError") as caught:
+            await world.mirror.sweep()
+        assert caught.value.found == {"variable": {"MISSING": 1}}
+        assert await pending(world) == [("variable", 5)]
+
+    async def test_a_failed_resource_is_left_alone_until_it_changes(
+        self, world: ResourceWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resource_text, "MAX_PARTS", 1)
         long = {"description": "x" * 4_000, "condition": "y" * 4_000}
         await world.mark_and_drain(await world.put("rule", 1, "Long", **long))
         await let_changes_settle(world)
@@ -274,11 +332,17 @@ class TestSweep:
         await let_changes_settle(world)
         assert await world.mirror.sweep() == {"rule": {"STALE": 1}}
 
-    async def test_an_exhausted_resource_is_left_alone_until_it_changes(self, world: ResourceWorld) -> None:
+    async def test_an_exhausted_resource_is_left_alone_for_an_hour(self, world: ResourceWorld) -> None:
         await world.mirror.mark([await world.put("rule", 1, "Kills workers")])
         await world.work.fail(await world.claim_one(), "ATTEMPTS_EXHAUSTED", "gave up")
         await let_changes_settle(world)
         assert await world.mirror.sweep() == {}
+        await world.admin.execute(
+            "UPDATE module_embeddings_resource SET finished_at = finished_at - interval '2 hours'"
+        )
+        assert await world.mirror.sweep() == {"rule": {"EXHAUSTED": 1}}
+        await world.drain()
+        assert await world.text("rule", 1) == "# Kills workers"
 
 
 async def test_the_queue_is_measured_by_state(world: ResourceWorld) -> None:

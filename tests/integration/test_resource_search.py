@@ -108,6 +108,19 @@ async def test_what_the_index_holds_of_a_resource_can_be_read(database: Database
     assert [(one.status_code, one.json()["code"]) for one in missing] == [(404, "RESOURCE_NOT_FOUND")] * 2
 
 
+async def test_a_resource_that_could_not_be_embedded_says_why(database: Database, index: Index) -> None:
+    space = await index.add_space()
+    await index.add_resources(space, FIRST, [direction(1)])
+    await index.connection.execute(f"DELETE FROM module_embeddings_{FIRST}")
+    await index.connection.execute(
+        "UPDATE module_embeddings_resource SET status = 'FAILED', error_code = 'TEXT_TOO_LONG', error_message = 'long'"
+    )
+    async with running_search(database) as http:
+        body = (await http.get(f"/api/web/embeddings/{FIRST}/1")).json()
+    assert (body["status"], body["error_code"], body["error_message"]) == ("FAILED", "TEXT_TOO_LONG", "long")
+    assert (body["embedding_text"], body["space"], body["age_seconds"]) == (None, None, None)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from contracts.events.envelope import Event
+from services.embeddings.domain import resource_text
 from services.embeddings.domain.errors import LeaseLostError
 from tests.support.postgres import Database
 from tests.support.resources import REFUSED, ResourceWorld, resource_world, vector_of
@@ -220,7 +221,10 @@ class _StaleRead:
         return []
 
 
-async def test_a_text_that_is_too_long_fails_alone_and_loses_its_vector(world: ResourceWorld) -> None:
+async def test_a_text_that_is_too_long_fails_alone_and_loses_its_vector(
+    world: ResourceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_text, "MAX_PARTS", 1)
     await world.mark_and_drain(await world.put("rule", 1, "Long"), await world.put("rule", 2, "Short"))
     long = {"description": "x" * 4_000, "condition": "y" * 4_000}
     await world.mark_and_drain(
@@ -231,6 +235,17 @@ async def test_a_text_that_is_too_long_fails_alone_and_loses_its_vector(world: R
     assert await world.text("rule", 1) is None
     assert await world.text("rule", 2) == "# Short\n\n## Action\n\nstop"
     assert ("RuleEmbeddingFailed", 1) in await world.events()
+
+
+async def test_who_read_what_a_worker_finds_gone_follows(world: ResourceWorld) -> None:
+    await world.mark_and_drain(
+        await world.put("variable", 5, "Flow"), await world.put("query", 7, "Total", variables=[5])
+    )
+    await world.delete("variable", 5)
+    await world.admin.execute("UPDATE module_embeddings_resource SET status = 'PENDING' WHERE entity_id = 5")
+    await world.drain()
+    assert await world.state("variable", 5) is None
+    assert await world.text("query", 7) == "# Total"
 
 
 async def test_a_failed_resource_is_embedded_when_it_is_mended(world: ResourceWorld) -> None:

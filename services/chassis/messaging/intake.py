@@ -99,7 +99,7 @@ class Intake:
         for delay in _delays():
             try:
                 await self._session()
-            except (OSError, KafkaError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, events must not wait for a restart
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("intake_interrupted", error=self._fault)
                 await asyncio.sleep(delay)

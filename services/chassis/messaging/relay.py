@@ -19,7 +19,6 @@ from opentelemetry import metrics, propagate, trace
 
 from services.chassis.messaging.kafka import ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
-from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.settings import KafkaSettings
 
@@ -64,7 +63,7 @@ class OutboxRelay:
         while True:
             try:
                 await self._session()
-            except (*DATABASE_AWAY, asyncpg.PostgresError, KafkaError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, events must not wait for a restart
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("relay_interrupted", table=self._table, error=self._fault)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])

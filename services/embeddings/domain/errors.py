@@ -1,12 +1,14 @@
-"""Why a file cannot be embedded. These do not get better by themselves: the file ends FAILED with the code."""
+"""What can go wrong with a file, a claim or a sweep."""
 
 from __future__ import annotations
 
-from services.chassis.kernel.errors import CauceError, NotFoundError
+from collections.abc import Mapping
+
+from services.chassis.kernel.errors import CauceError, NotFoundError, UnavailableError
 
 
 class ExtractionError(CauceError):
-    """The document cannot be read.
+    """The document cannot be read, and will not get better by itself: the file ends FAILED with the code.
 
     Codes: ``ENCRYPTED``, ``CORRUPT``, ``UNSUPPORTED_MEDIA_TYPE``, ``RESOURCE_LIMIT``; where a page is to be shown, also
     ``PAGE_NOT_FOUND`` and ``NO_PAGES``.
@@ -37,3 +39,20 @@ def file_not_found() -> NotFoundError:
 
 class LeaseLostError(Exception):
     """The work was taken from this worker, or its input changed while it worked: nothing may be written."""
+
+
+class SweepIncompleteError(UnavailableError):
+    """Some types of resource could not be looked at.
+
+    Attributes:
+        found: what was found and repaired in all others, by type, then by reason.
+    """
+
+    def __init__(self, faults: Mapping[str, str], found: Mapping[str, Mapping[str, int]]) -> None:
+        super().__init__(
+            "SWEEP_INCOMPLETE",
+            "; ".join(f"{name}: {fault}" for name, fault in faults.items()),
+            where=", ".join(faults),
+            remedy="migrate the database if a type is new, else correct its context.sql",
+        )
+        self.found = found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from opentelemetry import metrics
 
+from services.chassis.kernel.errors import CauceError
 from services.chassis.observability import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY
 from services.embeddings.application.ports import FileMirror
 from services.embeddings.application.resource_ports import ResourceMirror
+from services.embeddings.domain.errors import SweepIncompleteError
 
 _log = get_logger(__name__)
 _meter = metrics.get_meter("cauce")
@@ -20,18 +22,33 @@ _repaired = _meter.create_counter("cauce.sweep.repaired", unit="{item}", descrip
 
 
 async def every(seconds: float, name: str, action: Callable[[], Awaitable[object]]) -> None:
-    """Run the action now and every so often until cancelled; a fault of the database is said and waited out."""
+    """Run the action now and every so often until cancelled. Whatever fails is said, and tried again the next time."""
     while True:
         try:
             await action()
-        except DATABASE_AWAY as error:
-            _log.warning("scheduled_action_failed", action=name, error=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - nothing else repairs what this does
+            known = isinstance(error, (CauceError, *DATABASE_AWAY))
+            said = f"{type(error).__name__}: {error}"
+            _log.warning("scheduled_action_failed", action=name, error=said, exc_info=not known)
         await asyncio.sleep(seconds)
 
 
 async def sweep(files: FileMirror, resources: ResourceMirror) -> dict[str, dict[str, int]]:
-    """Repair, and count what was repaired: by kind (``file`` or a type of resource), then by reason."""
-    found = {"file": await files.sweep(), **await resources.sweep()}
+    """Repair, and count what was repaired: by kind (``file`` or a type of resource), then by reason.
+
+    Raises:
+        SweepIncompleteError: some types could not be looked at.
+    """
+    found = {"file": await files.sweep()}
+    try:
+        found |= await resources.sweep()
+    except SweepIncompleteError as error:
+        _observe({**found, **error.found})
+        raise
+    return _observe(found)
+
+
+def _observe(found: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     repaired = {kind: dict(reasons) for kind, reasons in found.items() if reasons}
     for kind, reasons in repaired.items():
         for reason, count in reasons.items():

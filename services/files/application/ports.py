@@ -76,6 +76,9 @@ class Resources(Protocol):
     async def list_after(self, scope: AccessScope, type_: ResourceType, *, after: int, limit: int) -> list[Resource]:
         """Resources with an id above ``after``, in order of id."""
 
+    async def announce(self, scope: AccessScope, type_: ResourceType, resource_id: int) -> bool:
+        """Announce the resource as if it had changed. Returns whether there is one."""
+
 
 class Upkeep(Protocol):
     """What time leaves behind, over all tenants."""

@@ -83,7 +83,7 @@ class Resource:
 
     Attributes:
         definition: what was put.
-        revision: 1 at first, one more with every change.
+        revision: grows with every change, over all resources.
     """
 
     definition: ResourceDefinition

@@ -250,21 +250,26 @@ class ResourceSearchResult:
 
 @dataclass(frozen=True, slots=True)
 class StoredResource:
-    """What the index holds of a resource.
+    """What the index holds of a resource, and how its processing stands.
 
     Attributes:
+        embedding_text: what its vector stands for; None, as all of the vector's, where it has none.
         text_hash: SHA-256 of the text, in hexadecimal.
         space: the name of the vector's embedding space.
         age_seconds: since the vector was written.
-        status: of the resource's processing; the vector may be of an earlier state while it is not COMPLETED.
+        status: PENDING, PROCESSING, COMPLETED or FAILED; the vector may be of an earlier state until it has ended.
+        error_code: why it failed, or what it was given back to the queue for the last time.
+        error_message: the same in words.
     """
 
     entity_type: str
     entity_id: int
     name: str
-    embedding_text: str
-    text_hash: str
-    space: str
-    updated_at: datetime
-    age_seconds: float
+    embedding_text: str | None
+    text_hash: str | None
+    space: str | None
+    updated_at: datetime | None
+    age_seconds: float | None
     status: str
+    error_code: str | None
+    error_message: str | None

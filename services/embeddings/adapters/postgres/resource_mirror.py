@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import asyncpg
 
@@ -13,31 +12,26 @@ from contracts.events.embeddings import resource_embedding_removed
 from contracts.events.envelope import Event
 from contracts.events.topics import EMBEDDINGS_EVENTS
 from services.chassis.messaging.outbox import append_events, new_event
+from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import ResourceType
 from services.embeddings.adapters.postgres.file_work import OUTBOX
-from services.embeddings.adapters.postgres.resource_work import REST_SECONDS, type_template
+from services.embeddings.adapters.postgres.resource_work import REST_SECONDS, Wish, mark, type_template
 from services.embeddings.application.ports import QueueDepth
 from services.embeddings.application.resource_ports import Fan
+from services.embeddings.domain.errors import SweepIncompleteError
 from services.embeddings.domain.resource_work import Source
 
 MOST_SWEPT = 100_000
 SWEEP_BATCH = 5_000
 IN_FLIGHT_SECONDS = 60.0
 STUCK_SECONDS = 300.0
+EXHAUSTED_SECONDS = 3_600.0
+"""How long a resource that was given up is left alone."""
 HEAD_START_SECONDS = 600.0
 """A change goes so far ahead in the queue of what follows from changes, and of what a sweep found."""
 
 _PACKAGE = "services.embeddings"
-
-
-class Wish(NamedTuple):
-    """That a resource wants attention, since when, and the trace that asked."""
-
-    entity_type: str
-    entity_id: int
-    requested_at: datetime
-    traceparent: str | None
 
 
 class PostgresResourceMirror:
@@ -58,7 +52,6 @@ class PostgresResourceMirror:
         self._type_of = {
             str(event_type): type_.name for type_ in types.values() for event_type in (type_.changed, type_.deleted)
         }
-        self._pairs = [(type_.name, read) for type_ in types.values() for read in type_.reads]
 
     async def mark(self, events: Sequence[Event]) -> list[Fan]:
         """Take a batch of catalogue events in one transaction, each with all that is made from what changed."""
@@ -71,9 +64,24 @@ class PostgresResourceMirror:
         """Repair what events did not bring. Return counts by reason, by type; nothing for a type that is well.
 
         Reads the whole of a type's tables once, then repairs in small transactions. What it does not get to (beyond
-        ``MOST_SWEPT`` of a type) is left for the next sweep.
+        ``MOST_SWEPT`` of a type) is left for the next sweep. What has no tenant (UNOWNED) only its source can mend.
+
+        Raises:
+            SweepIncompleteError: the tables of some types cannot be read; all others were swept.
         """
-        return {name: found for name, type_ in self._types.items() if (found := await self._sweep_type(type_))}
+        found: dict[str, Counter[str]] = {}
+        faults: dict[str, str] = {}
+        for name, type_ in self._types.items():
+            try:
+                if counts := await self._sweep_type(type_):
+                    found[name] = counts
+            except asyncpg.PostgresError as error:
+                if isinstance(error, DATABASE_AWAY):
+                    raise
+                faults[name] = f"{type(error).__name__}: {error}"
+        if faults:
+            raise SweepIncompleteError(faults, found)
+        return found
 
     async def measure(self) -> list[QueueDepth]:
         """The depth and oldest age of the queue by state."""
@@ -89,13 +97,15 @@ class PostgresResourceMirror:
             IN_FLIGHT_SECONDS,
             STUCK_SECONDS,
             MOST_SWEPT,
+            EXHAUSTED_SECONDS,
         )
         stuck = [row["entity_id"] for row in rows if row["reason"] == "STUCK"]
         if stuck:
             query = load_query(_PACKAGE, "free_stuck_resources")
             await self._pool.execute(query, type_.name, stuck, STUCK_SECONDS)
         now = datetime.now(UTC)
-        wishes = [Wish(type_.name, row["entity_id"], now, None) for row in rows if row["reason"] != "STUCK"]
+        wanted = [row["entity_id"] for row in rows if row["reason"] not in ("STUCK", "UNOWNED")]
+        wishes = [Wish(type_.name, entity_id, now, None) for entity_id in wanted]
         for start in range(0, len(wishes), SWEEP_BATCH):
             await self._mark(wishes[start : start + SWEEP_BATCH], 0.0)
         return Counter(row["reason"] for row in rows)
@@ -103,14 +113,7 @@ class PostgresResourceMirror:
     async def _mark(self, wishes: Sequence[Wish], head_start: float) -> list[Fan]:
         """Mark them and their readers; remove those that the source of record has no more."""
         async with self._pool.acquire() as connection, connection.transaction():
-            rows = await connection.fetch(
-                load_query(_PACKAGE, "mark_resources"),
-                *([wish[column] for wish in wishes] for column in range(len(Wish._fields))),
-                [reader for reader, _ in self._pairs],
-                [read for _, read in self._pairs],
-                self._rest_seconds,
-                head_start,
-            )
+            rows = await mark(connection, self._types, wishes, self._rest_seconds, head_start)
             absent = [row for row in rows if not row["present"]]
             if absent:
                 await _remove(connection, absent)

@@ -6,6 +6,8 @@ Times are the database's, so a worker whose clock is wrong does no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -165,13 +167,20 @@ class PostgresResourceWork:
     async def _forget(
         self, connection: asyncpg.Connection, batch: ClaimedBatch, gone: Sequence[int]
     ) -> list[asyncpg.Record]:
-        """Remove what is gone. What was asked for again meanwhile may be there again: back to the queue with it."""
+        """Remove what is gone, and mark what read it: its deletion may never have been announced.
+
+        What was asked for again meanwhile may be there again: back to the queue with it.
+        """
         if not gone:
             return []
         query = load_query(_PACKAGE, "forget_resources")
         removed: list[asyncpg.Record] = await connection.fetch(query, batch.entity_type, batch.lease_token, gone)
         if len(removed) < len(gone):
             await connection.execute(load_query(_PACKAGE, "give_back_resources"), *_released(batch, gone))
+        if removed:
+            now = datetime.now(UTC)
+            wishes = [Wish(batch.entity_type, row["entity_id"], now, None) for row in removed]
+            await mark(connection, self._types, wishes, self._rest_seconds)
         return removed
 
     async def _store(
@@ -220,6 +229,35 @@ class PostgresResourceWork:
 
     def _template(self, name: str, entity_type: str) -> str:
         return type_template(name, self._types[entity_type])
+
+
+class Wish(NamedTuple):
+    """That a resource wants attention, since when, and the trace that asked."""
+
+    entity_type: str
+    entity_id: int
+    requested_at: datetime
+    traceparent: str | None
+
+
+async def mark(
+    connection: asyncpg.Connection,
+    types: Mapping[str, ResourceType],
+    wishes: Sequence[Wish],
+    rest_seconds: float,
+    head_start: float = 0.0,
+) -> list[asyncpg.Record]:
+    """Mark resources and their readers. Returns for each whether the source of record has it, and its readers."""
+    pairs = [(type_.name, read) for type_ in types.values() for read in type_.reads]
+    rows: list[asyncpg.Record] = await connection.fetch(
+        load_query(_PACKAGE, "mark_resources"),
+        *([wish[column] for wish in wishes] for column in range(len(Wish._fields))),
+        [reader for reader, _ in pairs],
+        [read for _, read in pairs],
+        rest_seconds,
+        head_start,
+    )
+    return rows
 
 
 def type_template(name: str, type_: ResourceType) -> str:

@@ -1,4 +1,5 @@
--- Return the resources $2 of type $1 to the queue if their lease ended $3 seconds ago and nobody took them over.
+-- Return the resources $2 of type $1 to the queue if their lease ended $3 seconds ago and nobody took them over, or if they
+-- wait for longer than anything has to.
 UPDATE module_embeddings_resource
 SET status = 'PENDING',
     lease_token = NULL,
@@ -7,4 +8,7 @@ SET status = 'PENDING',
     available_at = now(),
     updated_at = now()
 WHERE entity_type = $1 AND entity_id = ANY ($2::bigint[])
-  AND status = 'PROCESSING' AND lease_expires_at < now() - make_interval(secs => $3)
+  AND (
+      status = 'PROCESSING' AND lease_expires_at < now() - make_interval(secs => $3)
+      OR status = 'PENDING' AND available_at > now() + interval '1 day'
+  )

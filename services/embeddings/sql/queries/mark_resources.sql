@@ -1,11 +1,11 @@
 -- Note that the resources ($1, $2) want attention since $3, asked for by the traces $4, and with them all that read them:
 -- those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The source
--- of record decides: one that it does not have is not marked. One that was reconciled just now rests for $7 seconds, so
--- that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead of its readers. Returns for
--- each whether it is there, and its readers. The mirror keeps the revision that the readers were told of. Rows are locked
--- in one order, those that are to be removed next as well.
+-- of record decides: one that it does not have, or that has no tenant there, is not marked. One that was reconciled just
+-- now rests for $7 seconds, so that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead
+-- of its readers. The mirror keeps the revision that the readers were told of. Rows are locked in one order, those that
+-- are to be removed next as well. Returns for each whether it is there, and its readers.
 WITH asked AS MATERIALIZED (
-    SELECT entity_type, entity_id, min(requested_at) AS requested_at, max(traceparent) AS traceparent
+    SELECT entity_type, entity_id, least(min(requested_at), now()) AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
         AS wish (entity_type, entity_id, requested_at, traceparent)
     GROUP BY entity_type, entity_id
@@ -18,6 +18,7 @@ WITH asked AS MATERIALIZED (
         SELECT context.tenant_id, context.name, context.reads, context.revision
         FROM module_embeddings_resource_context AS context
         WHERE context.entity_type = asked.entity_type AND context.entity_id = asked.entity_id
+          AND context.tenant_id IS NOT NULL
         OFFSET 0
     ) AS found
 ), reader AS MATERIALIZED (

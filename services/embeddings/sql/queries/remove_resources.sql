@@ -6,6 +6,7 @@ WITH gone AS (
     WHERE NOT EXISTS (
         SELECT FROM module_embeddings_resource_context AS context
         WHERE context.entity_type = asked.entity_type AND context.entity_id = asked.entity_id
+          AND context.tenant_id IS NOT NULL
     )
     ORDER BY mirror.entity_type, mirror.entity_id
     FOR UPDATE OF mirror

@@ -1,6 +1,12 @@
--- What the resources $1 of one type are now, and what the index has of each.
+-- What the resources $1 of one type are now, and what the index has of each; a hash that is not its text's counts as none.
 SELECT context.*, stored.tenant_id AS stored_tenant_id, stored.name AS stored_name,
-       stored.text_hash AS stored_text_hash, stored.space_id AS stored_space_id
+       CASE
+           WHEN stored.text_hash = sha256(convert_to(stored.embedding_text, 'UTF8')) AND lexemes.entity_id IS NOT NULL
+               THEN stored.text_hash
+       END AS stored_text_hash,
+       stored.space_id AS stored_space_id
 FROM {context_view} AS context
 LEFT JOIN {table} AS stored ON stored.entity_id = context.entity_id
-WHERE context.entity_id = ANY ($1::bigint[])
+LEFT JOIN module_embeddings_resource_lexemes AS lexemes
+    ON lexemes.entity_type = stored.entity_type AND lexemes.entity_id = stored.entity_id
+WHERE context.entity_id = ANY ($1::bigint[]) AND context.tenant_id IS NOT NULL

@@ -56,6 +56,15 @@ class PostgresResources:
         rows = await self._pool.fetch(_sql("list_resources", type_), scope.tenant_id, after, limit)
         return [_resource(row, type_) for row in rows]
 
+    async def announce(self, scope: AccessScope, type_: ResourceType, resource_id: int) -> bool:
+        """Announce the resource as if it had changed. Returns whether there is one."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(_sql("find_resources", type_), scope.tenant_id, [resource_id])
+            if row is not None:
+                event = new_event(type_.changed, resource_id, row["name"], scope.tenant_id)
+                await append_events(connection, OUTBOX, CATALOG_EVENTS, [event])
+        return row is not None
+
 
 async def _put(
     connection: asyncpg.Connection, scope: AccessScope, type_: ResourceType, definitions: Sequence[ResourceDefinition]

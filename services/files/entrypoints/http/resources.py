@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.parameters import WholeNumber
 from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import CauceError, IncompleteInputError, InvalidInputError, UnavailableError
 from services.chassis.postgres.faults import DATABASE_AWAY
@@ -21,6 +22,7 @@ from services.files.application.get_resource import GetResource
 from services.files.application.import_resources import MAX_LISTED_ERRORS, ImportReport, ImportResources, Row
 from services.files.application.list_resources import MAX_PAGE, ListResources, ResourcePage
 from services.files.application.put_resource import PutResource
+from services.files.application.retry_resource import RetryResource
 from services.files.domain.resource import MAX_NAME_CHARACTERS, MAX_RESOURCE_ID, Outcome, Resource
 from services.files.entrypoints.http.streaming import body_chunks, json_body, parse_json
 
@@ -117,6 +119,7 @@ class CatalogueSurface:
     get: GetResource
     delete: DeleteResource
     list: ListResources
+    retry: RetryResource
     import_: ImportResources
     import_slots: Slots
     idle_seconds: float
@@ -129,7 +132,7 @@ def _surface(request: Request) -> CatalogueSurface:
 
 Surface = Annotated[CatalogueSurface, Depends(_surface)]
 TypeName = Annotated[str, Path(alias="type", description="A type of resource. To an unknown one the known are told.")]
-ResourceId = Annotated[int, Path(alias="id", description="The source's own id, from 1 to 2^63-1.")]
+ResourceId = Annotated[WholeNumber, Path(alias="id", description="The source's own id, from 1 to 2^63-1.")]
 
 
 def resources_router(types: Mapping[str, ResourceType]) -> APIRouter:
@@ -147,6 +150,7 @@ def resources_router(types: Mapping[str, ResourceType]) -> APIRouter:
     )(put_resource)
     router.get("/{type}/{id}")(get_resource)
     router.delete("/{type}/{id}", status_code=204)(delete_resource)
+    router.post("/{type}/{id}/retry", status_code=202)(retry_resource)
     router.get("/{type}")(list_resources)
     router.post("/{type}:batch", openapi_extra=_body("application/x-ndjson", row))(import_resources)
     return router
@@ -182,6 +186,11 @@ async def get_resource(
 async def delete_resource(type_name: TypeName, resource_id: ResourceId, scope: CallerScope, catalogue: Surface) -> None:
     """Delete a resource, with all that was made of it."""
     await catalogue.delete(scope, type_name, resource_id)
+
+
+async def retry_resource(type_name: TypeName, resource_id: ResourceId, scope: CallerScope, catalogue: Surface) -> None:
+    """Have a resource embedded again as it is, whatever its end state was."""
+    await catalogue.retry(scope, type_name, resource_id)
 
 
 async def list_resources(

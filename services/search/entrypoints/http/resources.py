@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.parameters import WholeNumber
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_resources import SearchResources
 from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
@@ -72,9 +73,12 @@ async def search_resources(
 @router.get("/{type}/{id}")
 async def read_resource(
     entity_type: Annotated[str, Path(alias="type")],
-    entity_id: Annotated[int, Path(alias="id")],
+    entity_id: Annotated[WholeNumber, Path(alias="id")],
     scope: CallerScope,
     use_case: Annotated[ReadResource, Depends(_read_resource)],
 ) -> StoredResource:
-    """Read what the index holds of a resource: the text that its vector stands for, its hash, space and age."""
+    """Read what the index holds of a resource: the text that its vector stands for, its hash, space and age.
+
+    One that could not be embedded says why.
+    """
     return await use_case(scope, ResourceKey(entity_type, entity_id))

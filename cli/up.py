@@ -36,7 +36,11 @@ def up(
     ] = Path(".cauce"),
     port_base: Annotated[
         int | None,
-        typer.Option(min=1, max=65_531, help="First of five ports. Default: those of the last start, or free ones."),
+        typer.Option(
+            min=1,
+            max=65_531,
+            help="First of the ports: five, and one for each worker. Default: those of the last start, or free ones.",
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that turn files into chunks.")] = 1,
     kafka: Annotated[

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-import psutil
 from aiokafka.admin import AIOKafkaAdminClient
 
 from contracts.events.topics import ALL_TOPICS
@@ -33,7 +32,7 @@ WORKER = "worker"
 SERVICE_READY_SECONDS = 240.0
 PROBE_SECONDS = 5.0
 # Below the range from which systems hand out ports to clients, so that a remembered port stays free.
-PORT_BASES = range(20_000, 32_000, 10)
+PORT_BASES = range(20_000, 32_000, 100)
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +58,13 @@ class Ports:
         """The HTTP services, by role."""
         return {"files": self.base + 2, "embeddings": self.base + 3, "search": self.base + 4}
 
+    def worker(self, number: int) -> int:
+        """Health and metrics of a worker, counted from 1."""
+        return self.base + 4 + number
+
     @property
     def all(self) -> tuple[int, ...]:
-        """Every port."""
+        """Those of every stack, whatever the number of its workers."""
         return (self.postgres, self.broker, *self.services.values())
 
     @classmethod
@@ -144,7 +147,7 @@ def cauce_stack(
         stages=(
             (replace(postgres.spec, settle=settle_postgres),),
             *brokers,
-            (*services, *(_worker(number, settings, ports.postgres) for number in range(1, workers + 1))),
+            (*services, *(_worker(number, settings, ports.worker(number)) for number in range(1, workers + 1))),
         ),
         addresses={**urls, "database_url": postgres.url, "kafka_bootstrap": kafka["CAUCE_KAFKA_BOOTSTRAP"]},
     )
@@ -243,32 +246,20 @@ def _module(name: str) -> tuple[str, ...]:
 
 
 def _http_service(role: str, port: int, settings: Mapping[str, str]) -> ProcessSpec:
-    launch = Launch(_module(f"services.{role}"), {**settings, "CAUCE_PORT": str(port)})
+    return _process(role, Launch(_module(f"services.{role}"), {**settings, "CAUCE_PORT": str(port)}), port)
 
+
+def _worker(number: int, settings: Mapping[str, str], port: int) -> ProcessSpec:
+    launch = Launch(_module("services.embeddings.worker"), {**settings, "CAUCE_WORKER_PORT": str(port)})
+    return _process(f"{WORKER}-{number}", launch, port)
+
+
+def _process(role: str, launch: Launch, port: int) -> ProcessSpec:
     def prepare() -> Launch:
         require_free_port(port, role)
         return launch
 
     return ProcessSpec(role=role, prepare=prepare, ready=_answers_ready(port), ready_seconds=SERVICE_READY_SECONDS)
-
-
-def _worker(number: int, settings: Mapping[str, str], database_port: int) -> ProcessSpec:
-    launch = Launch(_module("services.embeddings.worker"), settings)
-
-    async def connected_to_database(pid: int) -> bool:
-        """A worker answers nobody; but one with wrong settings ends before it connects."""
-        try:
-            connections = psutil.Process(pid).net_connections("tcp")
-        except psutil.Error:
-            return False
-        return any(it.raddr and it.raddr.port == database_port for it in connections)
-
-    return ProcessSpec(
-        role=f"{WORKER}-{number}",
-        prepare=lambda: launch,
-        ready=connected_to_database,
-        ready_seconds=SERVICE_READY_SECONDS,
-    )
 
 
 def _answers_ready(port: int) -> Callable[[int], Awaitable[bool]]:

@@ -54,6 +54,8 @@ class HttpSettings(CauceSettings):
     files_url: str | None = None
     embeddings_url: str | None = None
     search_url: str | None = None
+    max_requests: int = Field(default=400, ge=1, description="requests at once; more are answered 503")
+    database_wait_seconds: float = Field(default=5.0, gt=0, description="the longest wait for a free connection")
 
 
 class ResourceTypeSettings(CauceSettings):

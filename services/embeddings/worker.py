@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 
-from services.chassis.observability import get_logger, setup
+from services.chassis.http.app import operations_app
+from services.chassis.http.server import serving_beside
+from services.chassis.observability import setup
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.settings import WorkerSettings
 
@@ -15,8 +18,11 @@ async def run(settings: WorkerSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with build_worker(settings) as worker:
-        get_logger(__name__).info("worker_ready")
+    async with AsyncExitStack() as stack:
+        worker = await stack.enter_async_context(build_worker(settings))
+        if settings.worker_port is not None:
+            app = operations_app("Cauce worker", lambda: {"worker": worker.fault})
+            await stack.enter_async_context(serving_beside(app, settings.host, settings.worker_port))
         await worker.run(stop)
 
 

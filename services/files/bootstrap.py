@@ -51,8 +51,14 @@ def build_app(settings: FilesSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
-        pool_opening = await create_pool(settings.files_database_url, application_name="cauce-files", min_size=0)
-        async with pool_opening as pool:
+        async with await create_pool(
+            settings.files_database_url,
+            application_name="cauce-files",
+            min_size=0,
+            reset_on_release=False,
+            wait_seconds=settings.database_wait_seconds,
+            statement_seconds=settings.database_statement_seconds,
+        ) as pool:
             app.state.pool = pool
             app.state.files = _surface(settings, pool, storage)
             app.state.catalogue = _catalogue(settings, pool, types)

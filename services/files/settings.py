@@ -18,6 +18,7 @@ class FilesSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
     upload_idle_seconds: float = Field(default=60.0, gt=0, description="an upload ends when no byte comes so long")
     storage_grace_seconds: float = Field(default=600.0, ge=0, description="replaced bytes may be read so long")
     upkeep_seconds: float = Field(default=5.0, gt=0, description="how often overdue uploads and garbage are looked for")
+    database_statement_seconds: float = Field(default=30.0, gt=0, description="the longest that a statement may take")
     max_uploads: int = Field(default=32, ge=1, description="uploads at once; each takes about 20 MiB of memory")
     max_event_streams: int = Field(default=200, ge=1, description="open streams of status at once")
     status_poll_seconds: float = Field(default=0.5, gt=0, description="how often a stream looks for a change")

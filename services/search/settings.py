@@ -28,6 +28,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
         search_stored_queries: query vectors kept in the database, 4 kB each.
         search_stored_queries_days: a stored one is forgotten when its question was not asked for so long.
         search_cached_characters: of results kept in memory, of passages and of resources each; 0 keeps none.
+        max_requests: searches under way at once, those that wait for a connection included; more are answered 503.
         search_space_poll_seconds: how soon a change of the active embedding space is seen.
     """
 
@@ -47,6 +48,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
     search_stored_queries_days: int = Field(default=30, ge=1, le=3_650)
     search_cached_characters: int = Field(default=20_000_000, ge=0)
     search_space_poll_seconds: float = Field(default=2, gt=0)
+    max_requests: int = Field(default=128, ge=1)
 
 
 __all__ = ["GeminiSettings", "LanguageModelSettings", "SearchSettings"]

@@ -262,6 +262,7 @@ def _environment(storage: Path, kafka: KafkaSettings, provider: GeminiServer) ->
     return {
         "PATH": os.environ["PATH"],
         "CAUCE_TENANT": TENANT,
+        "CAUCE_OPERATOR_ACCESS": "true",
         "CAUCE_STORAGE_URL": storage.as_uri(),
         "CAUCE_KAFKA_BOOTSTRAP": kafka.kafka_bootstrap,
         "CAUCE_KAFKA_IDEMPOTENT_PRODUCER": str(kafka.kafka_idempotent_producer),

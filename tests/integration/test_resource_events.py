@@ -29,7 +29,7 @@ from services.embeddings.entrypoints import consume_events
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import sweep
-from services.embeddings.entrypoints.worker import Label, Worker, WorkerGroup
+from services.embeddings.entrypoints.worker import Label, Worker
 from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
 from tests.support.broker_requests import counted_requests
@@ -57,7 +57,7 @@ async def announce(world: ResourceWorld, *events: Event) -> None:
 async def running_service(database: Database, kafka: Kafka) -> AsyncIterator[httpx2.AsyncClient]:
     """The embeddings service and the catalogue's relay."""
     addresses = {"embeddings_database_url": database.embeddings_url, "storage_url": "s3://none"}
-    settings = EmbeddingsSettings(**addresses, tenant=TENANT, **kafka.options)
+    settings = EmbeddingsSettings(**addresses, tenant=TENANT, operator_access=True, **kafka.options)
     app = build_app(settings)
     relay = asyncio.create_task(OutboxRelay(database.files_url, OUTBOX, kafka.settings).run())
     transport = httpx2.ASGITransport(app=app)
@@ -84,7 +84,7 @@ async def running_worker(world: ResourceWorld) -> AsyncIterator[None]:
         shutdown_seconds=5,
     )
     stop = asyncio.Event()
-    task = asyncio.create_task(WorkerGroup((worker,)).run(stop))
+    task = asyncio.create_task(worker.run(stop))
     try:
         yield
     finally:
@@ -152,6 +152,7 @@ async def test_the_sweep_on_demand_counts_by_kind_and_reason(database: Database)
         app = FastAPI()
         app.include_router(router)
         app.state.http_settings = HttpSettings(tenant=TENANT)
+        app.state.operator_access = True
         app.state.sweep = partial(sweep, PostgresFileMirror(world.pool), world.mirror)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as http:
             answer = await http.post("/sweep")

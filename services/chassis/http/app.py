@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from services.chassis.http import errors
+from services.chassis.http.request_limit import RequestLimit
 from services.chassis.kernel.errors import InvalidInputError, ScopeError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.settings import HttpSettings
@@ -64,6 +65,20 @@ def create_app(
             "search_url": settings.search_url,
         }
 
+    _add_operations(app, checks)
+    app.add_middleware(RequestLimit, most=settings.max_requests)
+    FastAPIInstrumentor.instrument_app(app, excluded_urls="/health/.*,/metrics", exclude_spans=["receive", "send"])
+    return app
+
+
+def operations_app(title: str, checks: Callable[[], Mapping[str, HealthCheck]]) -> FastAPI:
+    """Health and metrics alone, for a process that serves nobody."""
+    app = FastAPI(title=title, openapi_url=None)
+    _add_operations(app, checks)
+    return app
+
+
+def _add_operations(app: FastAPI, checks: Callable[[], Mapping[str, HealthCheck]]) -> None:
     @app.get("/health/live", tags=["operations"])
     async def live() -> dict[str, str]:
         """The process answers."""
@@ -79,9 +94,6 @@ def create_app(
     async def metrics() -> Response:
         """Metrics in the Prometheus text format."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-
-    FastAPIInstrumentor.instrument_app(app, excluded_urls="/health/.*,/metrics", exclude_spans=["receive", "send"])
-    return app
 
 
 async def caller_scope(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
 import uvicorn
@@ -41,3 +43,24 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._app.state.stopping = True
         super().handle_exit(sig, frame)
+
+
+@asynccontextmanager
+async def serving_beside(app: FastAPI, host: str, port: int) -> AsyncIterator[None]:
+    """Serve for the time of the context, beside what else the process does. A port that is taken ends the process."""
+    config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, lifespan="off")
+    server = _Guest(config)
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Guest(uvicorn.Server):
+    """Leaves the signals to the process that it is a guest of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

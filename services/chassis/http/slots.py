@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from opentelemetry import metrics
+
 from services.chassis.kernel.errors import UnavailableError
+
+_taken = metrics.get_meter("cauce").create_up_down_counter(
+    "cauce.http.slots", unit="{slot}", description="Uploads, streams, batches and the like under way"
+)
 
 
 class Slots:
@@ -21,7 +27,9 @@ class Slots:
         if self._free == 0:
             raise UnavailableError("TOO_MANY_REQUESTS", f"too many {self._what} at once", remedy="try again soon")
         self._free -= 1
+        _taken.add(1, {"what": self._what})
         try:
             yield
         finally:
             self._free += 1
+            _taken.add(-1, {"what": self._what})

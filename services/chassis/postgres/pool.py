@@ -4,9 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import asyncpg
+from asyncpg.pool import PoolAcquireContext
+from opentelemetry import metrics
 from pgvector.asyncpg import register_vector
+
+_waiting = metrics.get_meter("cauce").create_up_down_counter(
+    "cauce.database.waiting", unit="{call}", description="Callers that wait for a connection of the pool"
+)
+
+
+class _Pool(asyncpg.Pool):  # type: ignore[misc]
+    """Counts who waits for a connection, and lets nobody wait for ever who does not say so."""
+
+    __slots__ = ("_application_name", "_wait_seconds")
+
+    def __init__(self, *arguments: Any, application_name: str, wait_seconds: float | None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._application_name = application_name
+        self._wait_seconds = wait_seconds
+
+    def acquire(self, *, timeout: float | None = None) -> PoolAcquireContext:
+        return super().acquire(timeout=self._wait_seconds if timeout is None else timeout)
+
+    async def _acquire(self, timeout: float | None) -> Any:
+        attributes = {"pool": self._application_name}
+        _waiting.add(1, attributes)
+        try:
+            return await super()._acquire(timeout)
+        finally:
+            _waiting.add(-1, attributes)
 
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:
@@ -27,6 +56,8 @@ async def create_pool(
     max_size: int = 10,
     server_settings: Mapping[str, str] | None = None,
     reset_on_release: bool = True,
+    wait_seconds: float | None = None,
+    statement_seconds: float | None = None,
 ) -> asyncpg.Pool:
     """Open a pool.
 
@@ -37,9 +68,19 @@ async def create_pool(
         max_size: the most that are ever open; callers beyond it wait.
         server_settings: session settings. Only these survive the reset that a pool does on release, a ``SET`` does not.
         reset_on_release: False saves that round trip, where nothing changes its session outside a transaction.
+        wait_seconds: the longest wait for a connection, where a caller does not say; then TimeoutError. None: for ever.
+        statement_seconds: the longest that a statement may take, likewise.
     """
-    return await asyncpg.create_pool(
+    return await _Pool(
         url,
+        application_name=application_name,
+        wait_seconds=wait_seconds,
+        connection_class=asyncpg.Connection,
+        record_class=asyncpg.Record,
+        max_queries=50_000,
+        max_inactive_connection_lifetime=300.0,
+        loop=None,
+        command_timeout=statement_seconds,
         min_size=min_size,
         max_size=max_size,
         init=prepare_connection,

@@ -28,7 +28,6 @@ _freshness = _meter.create_histogram(
     "cauce.freshness",
     unit="s",
     description="From a change of a resource to the commit that makes it findable",
-    explicit_bucket_boundaries_advisory=[0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800],
 )
 _outcomes = _meter.create_counter("cauce.resources", unit="{resource}", description="Reconciled resources by outcome")
 

@@ -83,6 +83,7 @@ class Worker(Generic[C]):
         self._shutdown_seconds = shutdown_seconds
         self._large_places = max(1, concurrency - 1)
         self._in_hand: dict[asyncio.Task[None], C] = {}
+        self._fault: str | None = None
         self._duration = _meter.create_histogram(
             f"cauce.{kind}.duration", unit="s", description=f"From the claim of a {kind} to its end"
         )
@@ -107,14 +108,22 @@ class Worker(Generic[C]):
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
 
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be claimed, None when it can."""
+        return self._fault
+
     async def _claim(self) -> Sequence[C]:
         large = self._large_places - sum(claim.is_large for claim in self._in_hand.values())
         try:
-            return await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
+            claimed = await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
         except DATABASE_AWAY as error:
-            _log.warning("claim_failed", kind=self._kind, error=f"{type(error).__name__}: {error}")
+            self._fault = f"{type(error).__name__}: {error}"
+            _log.warning("claim_failed", kind=self._kind, error=self._fault)
             await asyncio.sleep(RETRY_SECONDS)
             return []
+        self._fault = None
+        return claimed
 
     async def _run_one(self, claim: C) -> None:
         label = self._label(claim)
@@ -133,20 +142,42 @@ class Worker(Generic[C]):
 class Loop(Protocol):
     """Something that runs until it is told to stop."""
 
+    @property
+    def fault(self) -> str | None:
+        """Why it does not get on, None when it does."""
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set."""
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerGroup:
     """Workers of several kinds in one process. When one breaks, all end."""
 
-    workers: tuple[Loop, ...]
+    def __init__(self, open_workers: Callable[[], Awaitable[Sequence[Loop]]]) -> None:
+        """``open_workers`` may wait for what the workers need, as long as it takes."""
+        self._open_workers = open_workers
+        self._workers: Sequence[Loop] | None = None
+
+    async def fault(self) -> str | None:
+        """Why nothing is done now, None when the workers work."""
+        if self._workers is None:
+            return "the database is waited for"
+        return next((worker.fault for worker in self._workers if worker.fault is not None), None)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set."""
+        opening, stopping = asyncio.ensure_future(self._open_workers()), asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                return
+            self._workers = await opening
+        finally:
+            opening.cancel()
+            stopping.cancel()
+        _log.info("worker_ready")
         async with asyncio.TaskGroup() as group:
-            for worker in self.workers:
+            for worker in self._workers:
                 group.create_task(worker.run(stop))
 
 

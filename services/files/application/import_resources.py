@@ -27,16 +27,19 @@ from services.files.domain.resource import (
 
 GROUP = 500
 """Rows of a transaction."""
+GROUP_BYTES = 8 * 1024 * 1024
+"""Bytes of a transaction's rows as they came: what is in memory at once."""
 MAX_LISTED_ERRORS = 50_000
 """Errors that a report lists; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as it came: its 1-based line, and what was read from it or why nothing could be."""
+    """A row as it came: its 1-based line, what was read from it or why nothing could be, and its bytes."""
 
     line: int
     content: Any | CauceError
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class ImportResources:
         """
         type_ = find_type(self.types, type_name)
         group: dict[int, tuple[int, ResourceChange]] = {}
+        size = 0
         async for row in rows:
             try:
                 change = _read(type_, row.content)
@@ -101,9 +105,11 @@ class ImportResources:
                 report.fail(row.line, _id_of(row.content), error)
                 continue
             # A transaction changes a resource once: a second row of the same one waits for the next.
-            if change.resource_id in group or len(group) == GROUP:
+            if change.resource_id in group or len(group) == GROUP or size + row.size > GROUP_BYTES:
                 await self._apply(scope, type_, group, report)
+                size = 0
             group[change.resource_id] = (row.line, change)
+            size += row.size
         await self._apply(scope, type_, group, report)
 
     async def _apply(

@@ -17,6 +17,8 @@ Key: TypeAlias = tuple[AccessScope, str, bytes]
 
 
 _STORING_MAX = 100
+_UNDER_WAY_MAX = 256
+"""Questions whose vector is being made: they outlive the callers who gave up, so they need a bound of their own."""
 
 
 class QueryVectors:
@@ -37,7 +39,8 @@ class QueryVectors:
         """The vector of the text, and whether it was known.
 
         Raises:
-            UnavailableError: ``EMBEDDER_UNAVAILABLE``, from the embedder or when it takes too long.
+            UnavailableError: ``EMBEDDER_UNAVAILABLE``, from the embedder or when it takes too long;
+                ``TOO_MANY_REQUESTS`` when too many are waited for already.
         """
         key = (scope, _recipe(embedder.space), sha256(text.encode()).digest())
         vector = self._vectors.get(key)
@@ -46,6 +49,10 @@ class QueryVectors:
             return vector, True
         under_way = self._under_way.get(key)
         if under_way is None:
+            if len(self._under_way) >= _UNDER_WAY_MAX:
+                raise UnavailableError(
+                    "TOO_MANY_REQUESTS", "too many questions wait for their vector", remedy="try again soon"
+                )
             under_way = asyncio.ensure_future(self._find_or_embed(key, embedder, text))
             self._under_way[key] = under_way
             under_way.add_done_callback(lambda done: self._finish(key, done))

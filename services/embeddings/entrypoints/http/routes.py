@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.kernel.errors import ScopeError
 
 router = APIRouter(tags=["operations"])
 
@@ -23,8 +24,18 @@ class Sweep(BaseModel):
     )
 
 
-@router.post("/sweep")
-async def sweep(request: Request, _: CallerScope) -> Sweep:
+async def require_operator(request: Request, _: CallerScope) -> None:
+    """Refuse what is done for every tenant, unless this service is for operators. Raises ScopeError."""
+    if not request.app.state.operator_access:
+        raise ScopeError(
+            "OPERATOR_ONLY",
+            "this acts for every tenant, which callers of this service may not",
+            remedy="set CAUCE_OPERATOR_ACCESS=true where operators alone reach the service",
+        )
+
+
+@router.post("/sweep", dependencies=[Depends(require_operator)])
+async def sweep(request: Request) -> Sweep:
     """Compare what there is with what was made of it, and mark what differs. A healthy system has nothing to mark."""
     run: Callable[[], Awaitable[dict[str, dict[str, int]]]] = request.app.state.sweep
     counts = await run()

@@ -241,7 +241,7 @@ async def _rows(body: AsyncIterator[bytes]) -> AsyncIterator[Row]:
         if line is None:
             yield Row(number, _bad_row(f"the line has more than {MAX_RESOURCE_BYTES} bytes"))
         elif not line.isspace() and line:
-            yield Row(number, _parse(line))
+            yield Row(number, _parse(line), len(line))
 
 
 async def _lines(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes | None]:

@@ -1,0 +1,130 @@
+"""Processes that start while what they need is away wait for it, and say so."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from deploy.embedded.process import free_port
+from services.embeddings.bootstrap import build_app
+from services.embeddings.settings import EmbeddingsSettings
+from tests.support.files import NO_BROKER, Link, eventually
+from tests.support.postgres import Database
+from tests.support.scarce_gemini import ScarceGemini
+from tests.support.workers import WorkerProcess, all_ended, store_texts, worker_environment
+
+
+@asynccontextmanager
+async def far_database(database: Database) -> AsyncIterator[tuple[Link, Database]]:
+    """A way to the database, which is cut."""
+    port = int(database.embeddings_url.rsplit(":", 1)[1].split("/")[0])
+    link = Link(port)
+    await link.mend()
+    await link.cut()
+    try:
+        yield (
+            link,
+            replace(
+                database,
+                embeddings_url=database.embeddings_url.replace(f":{port}/", f":{link.port}/") + "?sslmode=disable",
+            ),
+        )
+    finally:
+        await link.cut()
+
+
+async def test_a_worker_waits_for_its_database_shows_that_it_does_and_works_when_it_comes(
+    database: Database, tmp_path: Path
+) -> None:
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    await store_texts(database, objects, 2, chunks=1)
+    port = free_port()
+    async with far_database(database) as (link, far):
+        with ScarceGemini() as provider:
+            worker = WorkerProcess(
+                worker_environment(far, objects, provider, worker_port=port), tmp_path / "worker.log"
+            )
+            try:
+                async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+                    waiting = await eventually(lambda: answer(http, lambda it: it.status_code == 503))
+                    assert waiting.json()["faults"] == {"worker": "the database is waited for"}
+                    await link.mend()
+                    await eventually(lambda: answer(http, lambda it: it.status_code == 200))
+                    assert await all_ended(database) == {"COMPLETED": 2}
+                    metrics = (await http.get("/metrics")).text
+                    assert "cauce_file_duration_seconds_bucket{" in metrics
+                    assert 'le="0.025"' in metrics
+                assert await asyncio.to_thread(worker.stop) == 0
+            finally:
+                if worker.process.poll() is None:
+                    worker.kill()
+
+
+async def test_a_worker_that_waits_for_its_database_can_be_stopped(database: Database, tmp_path: Path) -> None:
+    async with far_database(database) as (_, far):
+        with ScarceGemini() as provider:
+            worker = WorkerProcess(worker_environment(far, tmp_path, provider), tmp_path / "worker.log")
+
+            async def waits() -> bool:
+                return worker.says("waiting_for_database")
+
+            await eventually(waits)
+            worker.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(worker.process.wait, 30) == 0
+
+
+@asynccontextmanager
+async def running_embeddings(**settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    app = build_app(EmbeddingsSettings(kafka_bootstrap=NO_BROKER, storage_url="s3://none", **settings))
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://test") as http,
+    ):
+        yield http
+
+
+async def test_the_embeddings_service_waits_for_its_database_and_its_broker_and_says_so(database: Database) -> None:
+    async with (
+        far_database(database) as (link, far),
+        running_embeddings(embeddings_database_url=far.embeddings_url, tenant="acme", operator_access=True) as http,
+    ):
+        faults = (await http.get("/health/ready")).json()["faults"]
+        assert faults["intake"] == "the database is waited for"
+        assert {"database", "relay"} <= faults.keys()
+        refused = await http.post("/sweep")
+        assert (refused.status_code, refused.json()["code"]) == (503, "DATABASE_UNAVAILABLE")
+
+        await link.mend()
+        ready = await eventually(lambda: answer(http, lambda it: "database" not in it.json()["faults"]))
+        assert "intake" in ready.json()["faults"]
+        await eventually(lambda: answer(http, lambda it: "Kafka" in it.json()["faults"]["intake"]))
+        assert (await http.post("/sweep")).json() == {"total": 0, "counts": {}}
+
+
+@pytest.mark.parametrize("settings", [{"tenant": None, "operator_access": True}, {"tenant": "acme"}])
+async def test_the_sweep_is_for_operators_and_refused_where_nobody_said_so(
+    database: Database, settings: dict[str, Any]
+) -> None:
+    async with running_embeddings(embeddings_database_url=database.embeddings_url, **settings) as http:
+        refused = await http.post("/sweep")
+    assert refused.status_code == 403
+    assert refused.json()["code"] == ("OPERATOR_ONLY" if settings["tenant"] else "SCOPE_MISSING")
+
+
+async def answer(http: httpx2.AsyncClient, wanted: Callable[[httpx2.Response], bool]) -> httpx2.Response | None:
+    """What /health/ready says, if it is wanted."""
+    try:
+        said = await http.get("/health/ready")
+    except httpx2.TransportError:
+        return None
+    return said if wanted(said) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
+from email.message import Message
 from threading import Lock
 
-from tests.support.gemini_server import GeminiServer, Reply, failure
+from tests.support.gemini_server import GeminiServer, Reply, Request, failure
 
 
 @dataclass
@@ -40,11 +40,11 @@ class ScarceGemini(GeminiServer):
         self.refused = 0
         self.at_once = self.most_at_once = 0
 
-    def answer(self, path: str, key: str | None, size: int, body: bytes) -> Reply:
+    def answer(self, request: Request, path: str, headers: Message, body: bytes) -> Reply:
         """Answer after the latency, or refuse at once."""
-        if not path.endswith(":batchEmbedContents"):
-            return super().answer(path, key, size, body)
-        texts = ["".join(part["text"] for part in item["content"]["parts"]) for item in json.loads(body)["requests"]]
+        if request.method != "batchEmbedContents":
+            return super().answer(request, path, headers, body)
+        texts = request.texts
         with self._counting:
             wait = self._take(len(texts))
             if wait is not None:
@@ -55,7 +55,7 @@ class ScarceGemini(GeminiServer):
             self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             time.sleep(self._latency_seconds)
-            return super().answer(path, key, size, body)
+            return super().answer(request, path, headers, body)
         finally:
             with self._counting:
                 self.at_once -= 1

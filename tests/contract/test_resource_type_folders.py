@@ -26,8 +26,8 @@ EXAMPLES = sorted(DEFAULT_FOLDER.glob("*/examples/*.json"))
 # as a text of their own, or within the name of a table or an event. The rest of the names count wherever code has them.
 COMMON_WORDS = frozenset({"group", "query", "rule", "tag", "user", "variable"})
 
-# Texts of their own that are another thing: the parameter of a search, and who speaks to a language model, are called so
-# on the wire.
+# Texts of their own that are another thing: the parameter of a search, and who speaks to a language model, are called
+# so on the wire.
 OTHER_THINGS = {
     *(("services/search", "query"), ("cli", "query"), ("services/chassis/http", "query")),
     *(("services/search", "user"), ("services/chassis/models", "user")),

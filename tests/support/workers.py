@@ -84,9 +84,10 @@ class WorkerProcess:
         return event in self._log.read_text()
 
     def kill(self) -> None:
-        """SIGKILL, with all that it started."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        """SIGKILL, with all that it started, unless it has ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def stop(self) -> int:
         """SIGTERM; return its exit status."""

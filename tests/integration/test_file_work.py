@@ -21,7 +21,7 @@ from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
 from tests.support.postgres import Database
-from tests.support.source_files import RECIPE, TENANT, delete_file, deleted, replace_file, store_file, uploaded
+from tests.support.source_files import RECIPE, delete_file, deleted, replace_file, store_file, uploaded
 
 
 @dataclass
@@ -286,15 +286,31 @@ async def test_the_sweep_finds_nothing_on_a_healthy_system(world: World) -> None
 async def test_known_vectors_are_found_by_text_within_the_tenant_and_space(world: World) -> None:
     await world.mirror.mark([uploaded(await store_file(world.source))])
     (first, second) = embedded("uno", "dos")
-    await world.work.complete(await world.claim_one(), indexed(world.space_id), [first, second])
+    claim = await world.claim_one()
+    await world.work.complete(claim, indexed(world.space_id), [first, second])
     known = PostgresKnownVectors(world.pool)
     hashes = [first.chunk.text_hash, second.chunk.text_hash, b"unknown"]
 
-    found = await known.find(TENANT, world.space_id, hashes)
+    found = await known.find(claim, world.space_id, hashes)
 
     assert set(found) == set(hashes[:2])
     np.testing.assert_array_equal(found[second.chunk.text_hash], second.vector)
-    assert await known.find("another tenant", world.space_id, hashes) == {}
+    assert await known.find(replace(claim, tenant_id="another tenant"), world.space_id, hashes) == {}
+
+
+async def test_vectors_are_kept_under_the_lease_only_and_until_the_file_has_ended(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    claim = await world.claim_one()
+    known, hashes = PostgresKnownVectors(world.pool), [one.chunk.text_hash for one in embedded("uno", "dos")]
+    first, second = ({one.chunk.text_hash: one.vector} for one in embedded("uno", "dos"))
+
+    await world.work.keep(claim, world.space_id, first)
+    await world.work.keep(replace(claim, lease_token=uuid4()), world.space_id, second)
+    assert set(await known.find(claim, world.space_id, hashes)) == set(first)
+    assert await known.find(replace(claim, file_id=claim.file_id + 1), world.space_id, hashes) == {}
+
+    await world.work.fail(claim, "CORRUPT", "it is")
+    assert await known.find(claim, world.space_id, hashes) == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import asyncpg
 
 from services.chassis.postgres.pool import create_pool
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
-from tests.support.gemini_server import GeminiServer, Reply, Request
+from tests.support.gemini_server import GeminiServer, Reply, Request, embed
 from tests.support.postgres import Database
 from tests.support.scarce_gemini import ScarceGemini
 from tests.support.source_files import replace_file, uploaded
@@ -43,6 +43,34 @@ async def test_workers_use_what_a_provider_allows_in_a_storm_of_refusals_and_no_
     assert len({text for texts in provider.embedded for text in texts}) == FILES * CHUNKS
     admin = await asyncpg.connect(database.admin_url)
     assert await admin.fetchval("SELECT max(attempts) FROM module_embeddings_files_file") == 1
+    await admin.close()
+
+
+async def test_what_was_embedded_before_a_worker_was_killed_is_not_paid_for_again(
+    database: Database, tmp_path: Path
+) -> None:
+    objects, second = tmp_path / "objects", tmp_path / "second"
+    objects.mkdir()
+    second.mkdir()
+    with GeminiServer() as provider:
+        environment = worker_environment(database, objects, provider, gemini_items_per_call=5, lease_seconds=2)
+        provider.then(embed, embed)
+        provider.then_hang()
+        async with running_workers([environment], tmp_path) as (victim,), asyncio.timeout(PATIENCE):
+            await store_texts(database, objects, 1, chunks=20)
+            while len(provider.requests) < 3:
+                await asyncio.sleep(0.01)
+            victim.kill()
+        async with running_workers([environment], second), asyncio.timeout(PATIENCE):
+            assert await all_ended(database) == {"COMPLETED": 1}
+
+    answered, (lost, *later) = provider.requests[:2], provider.requests[2:]
+    paid = [text for call in (*answered, *later) for text in call.texts]
+    assert len(paid) == len(set(paid))
+    assert lost.texts == later[0].texts
+    admin = await asyncpg.connect(database.admin_url)
+    assert await admin.fetchval("SELECT count(*) FROM module_embeddings_kept_vector") == 0
+    assert await admin.fetchval("SELECT count(*) FROM module_embeddings_file_chunk") == len(paid)
     await admin.close()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from services.chassis.models.space import Vector
 from services.embeddings.application.ports import EmbeddedChunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult
@@ -27,6 +28,9 @@ class InMemoryFileWork:
     async def report(self, claim: ClaimedFile, stage: str, done: int = 0, total: int = 0) -> None:
         self._fenced(claim, "report", stage, done, total)
 
+    async def keep(self, claim: ClaimedFile, space_id: int, vectors: Mapping[bytes, Vector]) -> None:
+        self.done.append(("keep", len(vectors)))
+
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         self._fenced(claim, "complete", result, chunks)
 
@@ -46,7 +50,7 @@ class InMemoryFileWork:
 
     def settled(self) -> list[tuple[object, ...]]:
         """What became of the claim, without renewals and progress."""
-        return [entry for entry in self.done if entry[0] not in ("renew", "report")]
+        return [entry for entry in self.done if entry[0] not in ("renew", "report", "keep")]
 
     def _fenced(self, claim: ClaimedFile, *entry: object) -> None:
         if claim.file_id in self.lost:

@@ -101,14 +101,17 @@ class EmbedFile:
         if not chunks:
             return []
         texts = {chunk.text_hash: chunk.text for chunk in chunks}
-        vectors = await self.known_vectors.find(claim.tenant_id, self.space_id, list(texts))
+        vectors = await self.known_vectors.find(claim, self.space_id, list(texts))
         missing = {text_hash: text for text_hash, text in texts.items() if text_hash not in vectors}
         await self.work.report(claim, Stage.EMBEDDING, len(vectors), len(texts))
         with _tracer.start_as_current_span(
             "embed", attributes={"cauce.texts": len(texts), "cauce.texts.known": len(vectors)}
         ):
             async for hashes, batch in self._embed_missing(missing):
-                vectors.update(zip(hashes, batch, strict=True))
+                fresh = dict(zip(hashes, batch, strict=True))
+                vectors |= fresh
+                if len(vectors) < len(texts):
+                    await self.work.keep(claim, self.space_id, fresh)
                 await self.work.report(claim, Stage.EMBEDDING, len(vectors), len(texts))
         return [EmbeddedChunk(chunk, vectors[chunk.text_hash]) for chunk in chunks]
 

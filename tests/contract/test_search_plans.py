@@ -116,7 +116,9 @@ def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
     else:
         fragments, conditions = resource_filter(wanted)
     lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
-    bound = {"tenant": tenant, "space": 1, "rows": 10, "min_score": None, "exact_up_to": 2_000, **conditions, **values}
+    words = {"words": ["bomba", None], "forms": ["bomb", "ige12"], "forms_asked": "bomb ige12"}
+    limits = {"rows": 10, "min_score": None, "exact_up_to": 2_000}
+    bound = {"tenant": tenant, "space": 1, **words, **limits, **conditions, **values}
     return SearchRun(
         cast(Any, None),
         kind,
@@ -189,6 +191,14 @@ async def test_a_lexical_search_reads_the_index_of_words_and_no_vector(planner: 
     assert LEXICAL_INDEX in indexes(plan)
     assert VECTOR_INDEX not in indexes(plan)
     assert not reads_every_chunk(plan)
+
+
+@pytest.mark.parametrize("dense", [Strategy.HNSW, None])
+async def test_matches_of_words_are_not_scored_again_from_their_texts(planner: Planner, dense: Strategy | None) -> None:
+    plan = await plan_of(planner, dense, Strategy.BM25)
+
+    # Only there does the extension take the scores from the scan.
+    assert not any(LEXICAL_INDEX in indexes(node) for node in nodes(plan) if "Subplan Name" in node)
 
 
 async def test_comparing_all_never_walks_an_index_of_its_own_kind(planner: Planner) -> None:

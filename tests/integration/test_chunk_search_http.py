@@ -93,6 +93,8 @@ async def test_a_spanish_question_is_answered_from_the_english_passage(search: h
         "position": 0,
         "page_from": 1,
         "page_to": 1,
+        "char_start": 0,
+        "char_end": 9,
         "text": "The relief valve of pump P-101 opens at 16 bar.",
         "dense_rank": 1,
         "bm25_score": None,

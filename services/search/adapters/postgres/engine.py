@@ -48,7 +48,7 @@ class SearchRun:
         self._fragments = {
             **fragments,
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
-            "word_query": "to_bm25query(cauce_question({question}::text), {lexical_index}::text)",
+            "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }
         self._values = {**values, "lexical_index": lexical_index, "table": lexical_index.removesuffix("_lexical")}
         self._timeout = timeout_seconds
@@ -98,7 +98,6 @@ class SearchRun:
             **self._values,
             **fusion_values(fusion),
             "vector": question.vector,
-            "question": question.text,
             "window": plan.window,
             "dense_limit": plan.dense_limit,
             "lexical_limit": plan.lexical_limit,

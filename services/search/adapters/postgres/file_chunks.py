@@ -91,7 +91,7 @@ class PostgresFileChunkIndex:
         wanted, key = criteria.filter, (scope.tenant_id, question.space_id)
         with _tracer.start_as_current_span("find chunks") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
-                version = await read_version(connection, scope, self._timeout)
+                version, words = await read_version(connection, scope, question, self._timeout)
                 list_of = list_key(scope, question, criteria, fusion, rows)
                 known = self._lists.find(list_of, version)
                 if known is not None:
@@ -106,6 +106,7 @@ class PostgresFileChunkIndex:
                     fragments=fragments,
                     values={
                         **values,
+                        **words,
                         "tenant": scope.tenant_id,
                         "space": question.space_id,
                         "rows": rows or criteria.top_n,

@@ -70,7 +70,7 @@ class PostgresResourceIndex:
         """The resources that the question's legs find, best first."""
         with _tracer.start_as_current_span("find resources") as span:
             async with self._pool.acquire(timeout=self._timeout) as connection:
-                version = await read_version(connection, scope, self._timeout)
+                version, words = await read_version(connection, scope, question, self._timeout)
                 list_of = list_key(scope, question, criteria, fusion, rows)
                 known = self._lists.find(list_of, version)
                 if known is not None:
@@ -84,6 +84,7 @@ class PostgresResourceIndex:
                     fragments=fragments,
                     values={
                         **values,
+                        **words,
                         "tenant": scope.tenant_id,
                         "space": question.space_id,
                         "types": list(criteria.entity_types) or self._known_types,

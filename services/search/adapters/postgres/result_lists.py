@@ -6,7 +6,7 @@ The version is read from the database at every search, so a list is never older 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from hashlib import sha256
 from typing import Generic, TypeVar
 
@@ -25,12 +25,15 @@ _MATCH_CHARACTERS = 500  # what a match takes besides its text
 Found = TypeVar("Found", FoundFileChunks, FoundResources)
 
 
-async def read_version(connection: asyncpg.Connection, scope: AccessScope, timeout_seconds: float) -> int:
-    """The version of the index of the scope's tenant."""
-    version: int = await connection.fetchval(
-        load_query("services.search", "index_version"), scope.tenant_id, timeout=timeout_seconds
+async def read_version(
+    connection: asyncpg.Connection, scope: AccessScope, question: Question, timeout_seconds: float
+) -> tuple[int, Mapping[str, object]]:
+    """The version of the index of the scope's tenant, and what the statements bind for the question's words."""
+    row = await connection.fetchrow(
+        load_query("services.search", "version_and_words"), scope.tenant_id, question.text, timeout=timeout_seconds
     )
-    return version
+    words = dict(row)
+    return words.pop("version"), words
 
 
 def list_key(scope: AccessScope, question: Question, criteria: Hashable, fusion: Fusion, rows: int | None) -> Hashable:

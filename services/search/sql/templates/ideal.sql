@@ -18,7 +18,7 @@
                    END AS weight
             FROM (
                 SELECT word, form, -(form <@> to_bm25query(form, {lexical_index}::text)) / 1.23 AS weight
-                FROM cauce_question_forms({question}::text)
+                FROM unnest({words}::text[], {forms}::text[]) AS asked (word, form)
             ) AS forms
             GROUP BY word, CASE WHEN word IS NULL THEN form END
         ) AS words

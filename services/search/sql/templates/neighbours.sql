@@ -1,10 +1,7 @@
 own_score + CASE
-               WHEN length(weighed.text) < {neighbour_characters}::integer THEN {neighbour_weight}::float8 * coalesce(
-                   (
-                       SELECT sum(beside.own_score)
-                       FROM weighed AS beside
-                       WHERE beside.file_id = weighed.file_id
-                         AND beside.position IN (weighed.position - 1, weighed.position + 1)
+               WHEN characters < {neighbour_characters}::integer THEN {neighbour_weight}::float8 * coalesce(
+                   sum(own_score) OVER (
+                       PARTITION BY file_id ORDER BY position RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW
                    ),
                    0
                )

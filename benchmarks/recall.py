@@ -54,7 +54,13 @@ HALFVEC = """
 CREATE INDEX module_embeddings_file_chunk_half ON module_embeddings_file_chunk
     USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops)
 """
-NEAREST = "SELECT id, 1 - (embedding <=> $1) AS score FROM module_embeddings_file_chunk ORDER BY {order} LIMIT $2"
+NEAREST = """
+SELECT id, 1 - (embedding <=> $1) AS score
+FROM module_embeddings_file_chunk
+WHERE space_id = 1
+ORDER BY {order}
+LIMIT $2
+"""
 ORDERS = {
     "vector": "embedding <=> $1",
     "halfvec": "embedding::halfvec(768) <=> $1::halfvec(768)",
@@ -145,7 +151,7 @@ async def compare_precisions(admin_url: str, questions: list[Vector], top_n: int
     exact = [await connection.fetch(NEAREST.format(order=ORDERS["exact"]), vector, top_n) for vector in questions]
     truth = [[row["score"] for row in rows] for rows in exact]
     for name, statement in (("vector", INDEX), ("halfvec", HALFVEC)):
-        await connection.execute("DROP INDEX IF EXISTS module_embeddings_file_chunk_embedding")
+        await connection.execute("DROP INDEX IF EXISTS module_embeddings_file_chunk_embedding_1")
         started = time.perf_counter()
         await connection.execute(statement)
         seconds = time.perf_counter() - started

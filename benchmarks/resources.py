@@ -433,7 +433,7 @@ async def sweep(bench: Bench, resources: int) -> dict[str, Any]:
         bench.space_id,
     )
     # The graph does not matter here and would take minutes to build.
-    await bench.admin.execute("DROP INDEX module_embeddings_variable_embedding")
+    await bench.admin.execute("DROP INDEX module_embeddings_variable_embedding_1")
     await bench.admin.execute(
         "INSERT INTO module_embeddings_variable"
         " (entity_id, tenant_id, name, embedding_text, embedding, text_hash, space_id)"
@@ -502,7 +502,7 @@ async def benches(broker_kind: str) -> AsyncIterator[Callable[[int], Awaitable[B
                 kafka=settings_of(broker_kind, broker.bootstrap),
                 pool=pool,
                 space_id=space_id,
-                mirror=PostgresResourceMirror(pool, TYPES, space_id=space_id),
+                mirror=PostgresResourceMirror(pool, TYPES),
                 work=TimedWork(pool, TYPES, lease_seconds=60),
                 embedder=InstantEmbedder(vectors),
                 statements=statements,

@@ -56,8 +56,8 @@ WORDS = 20_000
 READY_SECONDS = 60
 
 INDEX = """
-CREATE INDEX module_embeddings_file_chunk_embedding ON module_embeddings_file_chunk
-    USING hnsw (embedding vector_cosine_ops)
+CREATE INDEX module_embeddings_file_chunk_embedding_1 ON module_embeddings_file_chunk
+    USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1
 """
 
 
@@ -134,7 +134,8 @@ async def fill(
         records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", chunks_per_file) for file in files],
         columns=["file_id", "tenant_id", "name", "status", "outcome", "page_count"],
     )
-    await connection.execute("DROP INDEX module_embeddings_file_chunk_embedding, module_embeddings_file_chunk_lexical")
+    for index in ("embedding_1", "lexical"):
+        await connection.execute(f"DROP INDEX module_embeddings_file_chunk_{index}")
     await connection.copy_records_to_table(
         "module_embeddings_file_chunk",
         records=_chunk_rows(files, space_id, chunks_per_file, characters, vectors),

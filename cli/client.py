@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 import httpx2
@@ -212,6 +212,23 @@ class CauceClient:
         """Look for what is missing, stale, orphaned or stuck in the index, and have it repaired. Return the counts."""
         return await self._call("POST", f"{self._embeddings_url}/sweep")
 
+    async def spaces(self) -> list[Answer]:
+        """The embedding spaces that have vectors, the active one first."""
+        return _spaces_of(await self._call("GET", f"{self._embeddings_url}/reindex"))
+
+    async def build_space(self, space: str, texts_per_minute: int | None) -> list[Answer]:
+        """Have a space built beside the active one."""
+        wanted = {"space": space} | _given(textsPerMinute=texts_per_minute)
+        return _spaces_of(await self._send_json("POST", f"{self._embeddings_url}/reindex", wanted))
+
+    async def change_space(self, change: Literal["swap", "rollback"]) -> list[Answer]:
+        """Make the space beside the active one the active one, or go back to it."""
+        return _spaces_of(await self._call("POST", f"{self._embeddings_url}/reindex/{change}"))
+
+    async def drop_space(self) -> list[Answer]:
+        """Give up the space beside the active one."""
+        return _spaces_of(await self._call("DELETE", f"{self._embeddings_url}/reindex"))
+
     async def dead_letters(self) -> AsyncIterator[Answer]:
         """All records that were set aside, without what they hold."""
         after: str | None = None
@@ -296,3 +313,8 @@ def _refusal(response: httpx2.Response) -> CommandError:
         detail = f"the service answered {response.status_code} {response.reason_phrase}"
         code, where, remedy = "UNEXPECTED_ANSWER", str(response.url), None
     return CommandError(code, detail, where=where, remedy=remedy, passing=passing)
+
+
+def _spaces_of(answer: Answer) -> list[Answer]:
+    spaces: list[Answer] = answer["spaces"]
+    return spaces

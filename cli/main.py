@@ -11,6 +11,7 @@ from cli.eval import evaluate
 from cli.ingest import ingest
 from cli.migrate import migrate
 from cli.recall import recall
+from cli.reindex import reindex
 from cli.resources import resources
 from cli.search import chunks, search
 from cli.status import delete, retry, status
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (up, ingest, status, delete, retry, search, context, chunks, sweep, calibrate, recall, migrate):
+for command in (up, ingest, status, delete, retry, search, context, chunks, sweep, reindex, calibrate, recall, migrate):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(resources)

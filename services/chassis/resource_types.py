@@ -34,7 +34,10 @@ _MAX_FIELD_NAME = 32
 
 # Tables and views that exist already would be taken for a type's own.
 _RESERVED_TYPES = frozenset(
-    {"dependency", "index_change", "lexical_build", "model_quota", "outbox", "recipe", "search", "space", "unified"}
+    {
+        *("dependency", "index_change", "kept_vector", "lexical_build", "model_quota", "outbox", "recipe", "search"),
+        *("space", "space_lease", "unified"),
+    }
 )
 _RESERVED = re.compile(r"(files?|resource)(_.*)?|.*_(context|outbox|read|status)")
 _RESERVED_FIELDS = frozenset(

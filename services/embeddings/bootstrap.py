@@ -20,7 +20,8 @@ from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.limiter import CallQuota
 from services.chassis.models.model_settings import ModelSettings
-from services.chassis.models.registry import build_document_embedder, build_vision, get_space
+from services.chassis.models.registry import Embedder, build_document_embedder, build_vision, get_space
+from services.chassis.models.space import EmbeddingSpace
 from services.chassis.postgres.patience import once_database_answers
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
@@ -39,8 +40,15 @@ from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVec
 from services.embeddings.adapters.postgres.lexical import build_lexical
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
 from services.embeddings.adapters.postgres.resource_work import PostgresResourceWork
-from services.embeddings.adapters.postgres.spaces import join_space
+from services.embeddings.adapters.postgres.space_build import PostgresSpaceBuild
+from services.embeddings.adapters.postgres.spaces import (
+    PostgresSpaces,
+    find_active_space,
+    join_space,
+    until_another_space,
+)
 from services.embeddings.adapters.storage import StoredObjects
+from services.embeddings.application.build_space import BuildSpace
 from services.embeddings.application.embed_file import EmbedFile
 from services.embeddings.application.embed_resources import EmbedResources
 from services.embeddings.application.find_highlight import FindHighlight
@@ -55,15 +63,18 @@ from services.embeddings.entrypoints.http.dead_letters import DeadLetterSurface
 from services.embeddings.entrypoints.http.dead_letters import router as dead_letters_router
 from services.embeddings.entrypoints.http.pages import PagesSurface
 from services.embeddings.entrypoints.http.pages import router as pages_router
+from services.embeddings.entrypoints.http.reindex import router as reindex_router
 from services.embeddings.entrypoints.http.routes import router
 from services.embeddings.entrypoints.schedule import every, measure, sweep
-from services.embeddings.entrypoints.worker import Label, Loop, Queue, Worker, WorkerGroup, log_fault
+from services.embeddings.entrypoints.worker import Label, Loop, Queue, SpaceBuilder, Worker, WorkerGroup, log_fault
 from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 
 CONSUMER_GROUP = "embeddings"
 CONSUMED = (FILES_EVENTS, CATALOG_EVENTS)
 RENDERING_LIMITS = ExtractionLimits(wall_seconds=30, cpu_seconds=20)
 """Somebody waits for a page that is to be shown."""
+SPACE_POLL_SECONDS = 1.0
+"""How soon a worker sees that another space is active, or that one is to be built."""
 JOIN_SECONDS = 2.0
 """How long the start waits for the database, to end there if it is in a space that this service cannot serve."""
 
@@ -83,8 +94,8 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
             )
         )
         quota = PostgresCallQuota(pool, concurrency=models.gemini_concurrency, rates=models.gemini_quotas)
-        embedder = build_document_embedder(get_space(settings.embedding_space), models, quota)
-        stack.push_async_callback(embedder.aclose)
+        open_embedder = _document_embedders(models, quota, stack)
+        configured = open_embedder(get_space(settings.embedding_space)).space
         extractor = SandboxedExtractor(ExtractionLimits(), options=[settings.pdf_reader])
         stack.push_async_callback(extractor.aclose)
         describer = _describer(settings, models, quota)
@@ -93,8 +104,10 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         types = load_resource_types(settings.resource_types_dir)
         objects = StoredObjects(settings.storage_url)
 
-        async def open_workers() -> Sequence[Loop]:
-            space_id = await once_database_answers(partial(join_space, pool, embedder.space))
+        async def open_workers() -> tuple[Sequence[Loop], Callable[[], Awaitable[None]]]:
+            await once_database_answers(partial(join_space, pool, configured))
+            space_id, space = await once_database_answers(partial(find_active_space, pool))
+            embedder = open_embedder(space)
             files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
             await once_database_answers(files.announce_recipe)
             embed_file = EmbedFile(
@@ -109,15 +122,37 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
                 space_id=space_id,
             )
             resources = PostgresResourceWork(pool, types, lease_seconds=settings.lease_seconds)
-            embed_resources = EmbedResources(
-                work=resources, embedder=embedder, recipes=build_recipes(types), space_id=space_id
+            recipes = build_recipes(types)
+            embed_resources = EmbedResources(work=resources, embedder=embedder, recipes=recipes, space_id=space_id)
+            build_space = BuildSpace(
+                PostgresSpaceBuild(pool, types, lease_seconds=settings.lease_seconds),
+                open_embedder,
+                recipes,
+                settings.lease_seconds,
             )
-            return (
+            workers = (
                 _worker("file", Label.of_file, files, embed_file, settings),
                 _worker("batch", Label.of_batch, resources, embed_resources, settings),
+                SpaceBuilder(build_space, idle_seconds=SPACE_POLL_SECONDS),
             )
+            return workers, partial(until_another_space, pool, space_id, poll_seconds=SPACE_POLL_SECONDS)
 
         yield WorkerGroup(open_workers)
+
+
+def _document_embedders(
+    models: ModelSettings, quota: CallQuota, stack: AsyncExitStack
+) -> Callable[[EmbeddingSpace], Embedder]:
+    """Who embeds in a space, one for each, closed with the stack. Raises ConfigurationError."""
+    embedders: dict[EmbeddingSpace, Embedder] = {}
+
+    def open_embedder(space: EmbeddingSpace) -> Embedder:
+        if space not in embedders:
+            embedders[space] = build_document_embedder(space, models, quota)
+            stack.push_async_callback(embedders[space].aclose)
+        return embedders[space]
+
+    return open_embedder
 
 
 class _Work(Queue[C], LeasedWork[C], Protocol[C]):
@@ -159,6 +194,7 @@ def _describer(
 
 def build_app(settings: EmbeddingsSettings) -> FastAPI:
     """The service's HTTP application; its intake, relay and schedule run as long as it does."""
+    types = load_resource_types(settings.resource_types_dir)
     relay = OutboxRelay(settings.embeddings_database_url, OUTBOX, settings)
     dead_letters = KafkaDeadLetters(settings, topic=DEAD_LETTERS, origins=CONSUMED, group_id=CONSUMER_GROUP)
 
@@ -179,8 +215,10 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             app.state.pages = _pages(settings, pool, renderer)
             app.state.joining = joining
             app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
+            spaces = PostgresSpaces(pool, types)
+            app.state.spaces = spaces
             app.state.sweep = _not_joined
-            app.state.reconciling = asyncio.create_task(reconcile(app, pool, joining))
+            app.state.reconciling = asyncio.create_task(reconcile(app, pool, spaces, joining))
             tasks = [asyncio.create_task(relay.run()), app.state.reconciling, joining]
             try:
                 await asyncio.wait({joining}, timeout=JOIN_SECONDS)
@@ -193,11 +231,11 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await renderer.aclose()
 
-    async def reconcile(app: FastAPI, pool: asyncpg.Pool, joining: asyncio.Future[int]) -> None:
-        """Take events and sweep, as soon as the database has told the space."""
-        types = load_resource_types(settings.resource_types_dir)
+    async def reconcile(app: FastAPI, pool: asyncpg.Pool, spaces: PostgresSpaces, joining: asyncio.Future[int]) -> None:
+        """Take events and sweep, as soon as the database has told that its space is one to work in."""
+        await joining
         files = PostgresFileMirror(pool)
-        resources = PostgresResourceMirror(pool, types, space_id=await joining)
+        resources = PostgresResourceMirror(pool, types)
         known_types = {str(FILE_UPLOADED), str(FILE_DELETED)} | {
             str(event_type) for type_ in types.values() for event_type in (type_.changed, type_.deleted)
         }
@@ -214,6 +252,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             every(settings.sweep_seconds, "sweep", app.state.sweep),
             every(settings.measure_seconds, "measure", partial(measure, files, resources)),
             every(settings.measure_seconds, "lexical index", partial(build_lexical, pool)),
+            every(settings.measure_seconds, "dropped spaces", spaces.remove_dropped),
         )
 
     async def database() -> str | None:
@@ -241,9 +280,8 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         checks=lambda: {"database": database, "intake": intake_fault, "relay": relay_fault},
     )
     app.state.operator_access = settings.operator_access
-    app.include_router(router)
-    app.include_router(dead_letters_router)
-    app.include_router(pages_router)
+    for each in (router, reindex_router, dead_letters_router, pages_router):
+        app.include_router(each)
     return app
 
 

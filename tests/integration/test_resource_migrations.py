@@ -276,19 +276,24 @@ async def test_every_services_role_may_do_its_part_and_no_more(database: Databas
 
 async def test_the_unified_view_uses_each_arms_index_and_prunes_by_type(database: Database) -> None:
     connection = await asyncpg.connect(database.admin_url)
-    # On empty tables a sequential scan is as cheap as an index.
-    await connection.execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
+    space_id = await connection.fetchval(
+        "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
+        " VALUES ('x', 'x', 'x', 768, 'x', 'ACTIVE') RETURNING id"
+    )
+    # On empty tables a sequential scan is as cheap as an index, and a sort costs nothing.
+    await connection.execute("SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_custom_plan")
     query = (
         "EXPLAIN (COSTS OFF) SELECT entity_type, entity_id, embedding <=> $1::text::vector AS distance"
-        " FROM module_embeddings_unified {where} ORDER BY embedding <=> $1::text::vector LIMIT $2"
+        " FROM module_embeddings_unified WHERE space_id = $3 {where} ORDER BY embedding <=> $1::text::vector LIMIT $2"
     )
     vector = str([1.0] + [0.0] * 767)
-    plan = "\n".join(row[0] for row in await connection.fetch(query.format(where=""), vector, 10))
+    plan = "\n".join(row[0] for row in await connection.fetch(query.format(where=""), vector, 10, space_id))
     names = load_resource_types()
     assert "Merge Append" in plan
     assert "Sort" not in plan.replace("Sort Key", "")
     for name in names:
-        assert f"Index Scan using module_embeddings_{name}_embedding" in plan
-    pruned = await connection.fetch(query.format(where="WHERE entity_type = ANY ('{variable,rule}')"), vector, 10)
+        assert f"Index Scan using module_embeddings_{name}_embedding_{space_id}" in plan
+    where = "AND entity_type = ANY ('{variable,rule}')"
+    pruned = await connection.fetch(query.format(where=where), vector, 10, space_id)
     assert sum("Index Scan using" in row[0] for row in pruned) == 2
     await connection.close()

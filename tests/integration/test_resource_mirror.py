@@ -257,16 +257,6 @@ class TestSweep:
         assert await world.mirror.sweep() == {"variable": {"STUCK": 1}}
         assert await pending(world) == [("variable", 5)]
 
-    async def test_a_vector_of_another_space_is_marked(self, world: ResourceWorld) -> None:
-        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
-        await let_changes_settle(world)
-        other = await world.admin.fetchval(
-            "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
-            " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
-        )
-        await world.admin.execute("UPDATE module_embeddings_resource SET space_id = $1", other)
-        assert await world.mirror.sweep() == {"variable": {"OTHER_SPACE": 1}}
-
     @pytest.mark.parametrize(
         ("reason", "tampering"),
         [

@@ -61,6 +61,8 @@ async def test_a_vector_of_another_space_is_made_again(world: ResourceWorld) -> 
         "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
         " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
     )
+    await world.admin.execute("UPDATE module_embeddings_space SET state = 'RETIRED' WHERE id <> $1", other)
+    await world.admin.execute("UPDATE module_embeddings_space SET state = 'ACTIVE' WHERE id = $1", other)
     world.embed = replace(world.embed, space_id=other)
     await world.mark_and_drain(event)
     assert len(world.embedder.calls) == 2

@@ -178,7 +178,7 @@ async def resource_world(
             admin=admin,
             pool=pool,
             types=types,
-            mirror=PostgresResourceMirror(pool, types, space_id=space_id, rest_seconds=rest_seconds),
+            mirror=PostgresResourceMirror(pool, types, rest_seconds=rest_seconds),
             work=work,
             embedder=embedder,
             embed=EmbedResources(work, embedder, build_recipes(types), space_id),

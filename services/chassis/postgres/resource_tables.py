@@ -60,6 +60,7 @@ def vector_table(type_: ResourceType) -> str:
         "type": literal(type_.name),
         "table": identifier(table),
         "table_tenant": identifier(f"{table}_tenant"),
+        "table_entity": identifier(f"{table}_entity"),
         "table_embedding": identifier(f"{table}_embedding"),
     }
     return fill(load_template("services.embeddings", "table"), parts)

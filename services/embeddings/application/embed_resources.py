@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import numpy as np
 from opentelemetry import metrics, trace
 
-from services.chassis.kernel.errors import InvalidInputError, UnavailableError
-from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
+from services.chassis.kernel.errors import UnavailableError
+from services.embeddings.application.embed_texts import embed_texts
 from services.embeddings.application.ports import DocumentEmbedder
 from services.embeddings.application.resource_ports import BatchResult, EmbeddedResource, ResourceWork
 from services.embeddings.domain.resource_text import ResourceTextError, TextRecipe, hash_text
@@ -111,41 +110,13 @@ class EmbedResources:
         return drafts
 
     async def _embed_drafts(self, drafts: Sequence[_Draft], result: BatchResult) -> None:
-        texts = list(dict.fromkeys(part for draft in drafts for part in draft.parts))
-        with _tracer.start_as_current_span("embed", attributes={"cauce.texts": len(texts)}):
-            answers = await self._embed(texts)
-        for draft in drafts:
-            vectors: list[Vector] = []
-            for part in draft.parts:
-                match answers[part]:
-                    case Failure() as failure:
-                        result.failed.append((draft.context, failure))
-                        break
-                    case vector:
-                        vectors.append(vector)
+        with _tracer.start_as_current_span("embed", attributes={"cauce.texts": len(drafts)}):
+            answers = await embed_texts(self.embedder, [draft.parts for draft in drafts])
+        for draft, answer in zip(drafts, answers, strict=True):
+            if isinstance(answer, Failure):
+                result.failed.append((draft.context, answer))
             else:
-                result.embedded.append(EmbeddedResource(draft.context, draft.text, draft.text_hash, _mean(vectors)))
-
-    async def _embed(self, texts: list[str]) -> dict[str, Vector | Failure]:
-        """A vector for each text, or why the model refuses it: one text that is refused spoils no other."""
-        if not texts:
-            return {}
-        try:
-            vectors = [vector async for some in self.embedder.embed_documents(texts) for vector in some]
-        except InvalidInputError as error:
-            if len(texts) == 1:
-                return {texts[0]: Failure(error.code, error.message)}
-            middle = len(texts) // 2
-            return await self._embed(texts[:middle]) | await self._embed(texts[middle:])
-        return dict(zip(texts, vectors, strict=True))
-
-
-def _mean(vectors: Sequence[Vector]) -> Vector:
-    """The one vector of a text, for a text in parts their mean, of unit length."""
-    if len(vectors) == 1:
-        return vectors[0]
-    (vector,) = stored_vectors([np.mean(vectors, axis=0)], count=1, dimensions=STORED_DIMENSIONS)
-    return vector
+                result.embedded.append(EmbeddedResource(draft.context, draft.text, draft.text_hash, answer))
 
 
 def _observe(batch: ClaimedBatch, result: BatchResult, settled: Collection[int]) -> None:

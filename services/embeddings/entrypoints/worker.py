@@ -150,11 +150,54 @@ class Loop(Protocol):
         """Work until ``stop`` is set."""
 
 
+class SpaceBuilder:
+    """Builds the space beside the active one, batch by batch, for as long as something is missing in it."""
+
+    def __init__(self, build: Callable[[], Awaitable[float | None]], *, idle_seconds: float) -> None:
+        """``build`` makes a batch; it says after how many seconds to look again, None where there was nothing to do."""
+        self._build = build
+        self._idle_seconds = idle_seconds
+        self._fault: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be claimed, None when it can."""
+        return self._fault
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Build until ``stop`` is set. What is in hand then is given up: its lease runs out."""
+        building, stopping = asyncio.ensure_future(self._keep_building()), asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({building, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if building.done():
+                await building
+        finally:
+            building.cancel()
+            stopping.cancel()
+            await asyncio.gather(building, stopping, return_exceptions=True)
+
+    async def _keep_building(self) -> None:
+        while True:
+            try:
+                pause = await self._build()
+                self._fault = None
+            except DATABASE_AWAY as error:
+                self._fault = f"{type(error).__name__}: {error}"
+                _log.warning("build_failed", error=self._fault)
+                pause = RETRY_SECONDS
+            await asyncio.sleep(self._idle_seconds if pause is None else pause)
+
+
 class WorkerGroup:
     """Workers of several kinds in one process. When one breaks, all end."""
 
-    def __init__(self, open_workers: Callable[[], Awaitable[Sequence[Loop]]]) -> None:
-        """``open_workers`` may wait for what the workers need, as long as it takes."""
+    def __init__(
+        self, open_workers: Callable[[], Awaitable[tuple[Sequence[Loop], Callable[[], Awaitable[None]]]]]
+    ) -> None:
+        """``open_workers`` may wait for what the workers need, as long as it takes.
+
+        It gives the workers, and what returns when others are needed in their place.
+        """
         self._open_workers = open_workers
         self._workers: Sequence[Loop] | None = None
 
@@ -166,19 +209,37 @@ class WorkerGroup:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set."""
+        while not stop.is_set():
+            await self._run_once(stop)
+
+    async def _run_once(self, stop: asyncio.Event) -> None:
         opening, stopping = asyncio.ensure_future(self._open_workers()), asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not opening.done():
                 return
-            self._workers = await opening
+            self._workers, replaced = await opening
         finally:
             opening.cancel()
             stopping.cancel()
         _log.info("worker_ready")
+        turn = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for worker in self._workers:
-                group.create_task(worker.run(stop))
+                group.create_task(worker.run(turn))
+            group.create_task(_set_after(turn, stop.wait(), replaced()))
+
+
+async def _set_after(event: asyncio.Event, *either: Awaitable[object]) -> None:
+    """Set the event as soon as one of them returns."""
+    tasks = [asyncio.ensure_future(one) for one in either]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        event.set()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def log_fault(kind: str, label: Callable[[C], Label]) -> Callable[[C, BaseException], None]:

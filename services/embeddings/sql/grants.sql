@@ -3,7 +3,9 @@ GRANT USAGE ON SCHEMA public TO cauce_embeddings;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON module_embeddings_space, module_embeddings_files_file, module_embeddings_file_chunk, module_embeddings_outbox
     TO cauce_embeddings;
-GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_model_quota TO cauce_embeddings;
+GRANT SELECT, INSERT, UPDATE, DELETE ON module_embeddings_model_quota, module_embeddings_space_lease
+    TO cauce_embeddings;
+GRANT EXECUTE ON FUNCTION module_embeddings_index_spaces() TO cauce_embeddings;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON module_embeddings_file_page, module_embeddings_file_image, module_embeddings_recipe, module_embeddings_kept_vector
     TO cauce_embeddings;

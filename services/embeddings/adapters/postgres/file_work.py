@@ -84,7 +84,7 @@ class PostgresFileWork:
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         """Replace the chunks and what is kept of pages and images, end the file COMPLETED and announce it.
 
-        It is one transaction. Raises LeaseLostError.
+        It is one transaction. Raises LeaseLostError, also where the result's space is active no more.
 
         The status is written first: that locks the row, checks the lease, and leaves nothing to undo if it is lost.
         Chunks that are already there just so are left alone, which spares the vector index.
@@ -100,12 +100,13 @@ class PostgresFileWork:
                     result.outcome,
                     result.outcome_reason,
                     self._recipe,
+                    result.space_id,
                 )
             )
-            present = await connection.fetch(load_query(_PACKAGE, "list_chunk_identities"), claim.file_id)
+            query = load_query(_PACKAGE, "list_chunk_identities")
+            present = await connection.fetch(query, claim.file_id, result.space_id)
             if [tuple(row) for row in present] != [_identity(embedded, result) for embedded in chunks]:
-                if present:
-                    await connection.execute(load_query(_PACKAGE, "delete_chunks"), claim.file_id)
+                await connection.execute(load_query(_PACKAGE, "delete_chunks"), claim.file_id)
                 await connection.copy_records_to_table(
                     "module_embeddings_file_chunk",
                     columns=_CHUNK_COLUMNS,

@@ -42,13 +42,11 @@ class PostgresResourceMirror:
         pool: asyncpg.Pool,
         types: Mapping[str, ResourceType],
         *,
-        space_id: int,
         rest_seconds: float = REST_SECONDS,
     ) -> None:
         self._pool = pool
         self._rest_seconds = rest_seconds
         self._types = types
-        self._space_id = space_id
         self._type_of = {
             str(event_type): type_.name for type_ in types.values() for event_type in (type_.changed, type_.deleted)
         }
@@ -93,7 +91,6 @@ class PostgresResourceMirror:
             type_template("sweep_resources", type_),
             type_.name,
             type_.recipe,
-            self._space_id,
             IN_FLIGHT_SECONDS,
             STUCK_SECONDS,
             MOST_SWEPT,

@@ -90,6 +90,8 @@ class PostgresResourceWork:
     async def settle(self, batch: ClaimedBatch, result: BatchResult) -> Collection[int]:
         """Write the result and announce it, in one transaction; where the lease is lost nothing is written.
 
+        Nor where the result's space is active no more: then the batch goes back to the queue.
+
         The mirror is written first: that locks its rows, checks the lease, and says which vectors may be written.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -114,6 +116,8 @@ class PostgresResourceWork:
                     resource_embedding_removed: removed,
                 },
             )
+        if not held and len(result.gone) < len(batch.resources):
+            await self.release(batch)
         return held.keys()
 
     async def fail(self, claim: ClaimedBatch, code: str, message: str) -> None:

@@ -1,4 +1,5 @@
--- End a file COMPLETED if the lease $2 still holds and nothing was asked for since generation $3.
+-- End a file COMPLETED if the lease $2 still holds, nothing was asked for since generation $3, and $10 is the space that
+-- is active until this transaction ends.
 UPDATE module_embeddings_files_file
 SET status = 'COMPLETED',
     revision = $4,
@@ -15,4 +16,5 @@ SET status = 'COMPLETED',
     finished_at = now(),
     updated_at = now()
 WHERE file_id = $1 AND lease_token = $2 AND generation = $3
+  AND EXISTS (SELECT FROM module_embeddings_space WHERE id = $10 AND state = 'ACTIVE' FOR SHARE)
 RETURNING file_id

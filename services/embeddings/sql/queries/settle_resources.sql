@@ -1,10 +1,15 @@
--- End the reconcile of the resources $3 of type $1, where the lease $2 still holds. All of the batch ($12) is locked, in
+-- End the reconcile of the resources $3 of type $1, where the lease $2 still holds and $5, if
+-- it is one, is the space that is active until this transaction ends. All of the batch ($12) is locked, in
 -- one order. What was asked for again meanwhile goes back to the queue, to rest there for $11 seconds. A revision that
 -- was not read is the present one. Returns the resources that were settled.
 WITH held AS (
     SELECT entity_id
     FROM module_embeddings_resource
     WHERE entity_type = $1 AND entity_id = ANY ($12::bigint[]) AND lease_token = $2
+      AND (
+          $5::smallint IS NULL
+          OR EXISTS (SELECT FROM module_embeddings_space WHERE id = $5 AND state = 'ACTIVE' FOR SHARE)
+      )
     ORDER BY entity_id
     FOR NO KEY UPDATE
 )

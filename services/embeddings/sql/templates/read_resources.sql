@@ -7,6 +7,7 @@ SELECT context.*, stored.tenant_id AS stored_tenant_id, stored.name AS stored_na
        stored.space_id AS stored_space_id
 FROM {context_view} AS context
 LEFT JOIN {table} AS stored ON stored.entity_id = context.entity_id
+    AND stored.space_id = (SELECT id FROM module_embeddings_space WHERE state = 'ACTIVE')
 LEFT JOIN module_embeddings_resource_lexemes AS lexemes
     ON lexemes.entity_type = stored.entity_type AND lexemes.entity_id = stored.entity_id
 WHERE context.entity_id = ANY ($1::bigint[]) AND context.tenant_id IS NOT NULL

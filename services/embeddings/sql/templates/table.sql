@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS {table} (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     entity_type    text        NOT NULL GENERATED ALWAYS AS ({type}) STORED,
-    entity_id      bigint      NOT NULL UNIQUE,
+    entity_id      bigint      NOT NULL,
     tenant_id      text        NOT NULL,
     name           text        NOT NULL,
     embedding_text text        NOT NULL,
@@ -16,7 +16,22 @@ CREATE TABLE IF NOT EXISTS {table} (
     CONSTRAINT resource_has_text CHECK (embedding_text <> '')
 );
 CREATE INDEX IF NOT EXISTS {table_tenant} ON {table} (tenant_id, entity_id);
-CREATE INDEX IF NOT EXISTS {table_embedding} ON {table} USING hnsw (embedding vector_cosine_ops);
+
+-- A vector in each space, and an index of vectors for each (views/spaces.sql); before there were two, one for all.
+CREATE UNIQUE INDEX IF NOT EXISTS {table_entity} ON {table} (entity_id, space_id);
+DROP INDEX IF EXISTS {table_embedding};
+DO $$
+DECLARE
+    former text;
+BEGIN
+    SELECT conname INTO former
+    FROM pg_constraint
+    WHERE conrelid = '{table}'::regclass AND contype = 'u' AND cardinality(conkey) = 1;
+    IF former IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', former);
+    END IF;
+END;
+$$;
 
 -- Replacing vectors leaves dead tuples in the graph, and a graph full of them answers short.
 ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0.02);

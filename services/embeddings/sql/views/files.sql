@@ -12,7 +12,12 @@ WHERE state = 'STORED';
 CREATE OR REPLACE VIEW module_embeddings_files_status AS
 SELECT m.file_id, m.tenant_id, m.status, m.revision, m.outcome, m.outcome_reason, m.media_type,
        m.page_count AS pages,
-       (SELECT count(*) FROM module_embeddings_file_chunk AS c WHERE c.file_id = m.file_id) AS chunks,
+       (
+           SELECT count(*)
+           FROM module_embeddings_file_chunk AS c
+           WHERE c.file_id = m.file_id
+             AND c.space_id = (SELECT id FROM module_embeddings_space WHERE state = 'ACTIVE')
+       ) AS chunks,
        m.stage, m.progress_done, m.progress_total, m.attempts, m.error_code, m.error_message,
        m.requested_at, m.finished_at, m.updated_at,
        CASE WHEN m.status = 'COMPLETED' THEN (

@@ -6,5 +6,6 @@ SELECT mirror.entity_type, mirror.entity_id, mirror.name, stored.embedding_text,
 FROM module_embeddings_resource_read AS mirror
 LEFT JOIN module_embeddings_unified AS stored
     ON stored.entity_type = $1 AND stored.entity_id = $2 AND stored.tenant_id = mirror.tenant_id
+    AND stored.space_id = (SELECT id FROM module_embeddings_space WHERE state = 'ACTIVE')
 LEFT JOIN module_embeddings_space AS space ON space.id = stored.space_id
 WHERE mirror.entity_type = $1 AND mirror.entity_id = $2 AND mirror.tenant_id = $3;

@@ -1,0 +1,55 @@
+-- The vector indexes: one for each table of vectors and each space that has vectors, of the rows of that space alone.
+
+-- Make those that are missing and drop those of retired spaces. Reading goes on, writing waits for a new one.
+CREATE OR REPLACE FUNCTION module_embeddings_index_spaces() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    wanted record;
+BEGIN
+    FOR wanted IN
+        SELECT vectors.relname AS table_name, vectors.relname || '_embedding_' || space.id AS index_name,
+               space.id AS space_id, space.state = 'RETIRED' AS retired
+        FROM pg_class AS vectors
+        CROSS JOIN module_embeddings_space AS space
+        WHERE vectors.relkind = 'r' AND vectors.relnamespace = current_schema()::regnamespace
+          AND vectors.relname LIKE 'module\_embeddings\_%'
+          AND 3 = (  -- what is searched has a tenant
+              SELECT count(*)
+              FROM pg_attribute
+              WHERE attrelid = vectors.oid AND attname IN ('embedding', 'space_id', 'tenant_id') AND NOT attisdropped
+          )
+        ORDER BY table_name, space_id
+    LOOP
+        IF wanted.retired THEN
+            EXECUTE format('DROP INDEX IF EXISTS %I', wanted.index_name);
+        ELSIF to_regclass(quote_ident(wanted.index_name)) IS NULL THEN
+            EXECUTE format(
+                'CREATE INDEX %I ON %I USING hnsw (embedding vector_cosine_ops) WHERE space_id = %s',
+                wanted.index_name,
+                wanted.table_name,
+                wanted.space_id
+            );
+        END IF;
+    END LOOP;
+END;
+$$;
+REVOKE EXECUTE ON FUNCTION module_embeddings_index_spaces() FROM PUBLIC;
+
+-- A space is never without its indexes, whoever records it.
+CREATE OR REPLACE FUNCTION module_embeddings_index_new_space() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM module_embeddings_index_spaces();
+    RETURN NULL;
+END;
+$$;
+REVOKE EXECUTE ON FUNCTION module_embeddings_index_new_space() FROM PUBLIC;
+CREATE OR REPLACE TRIGGER module_embeddings_space_recorded
+    AFTER INSERT ON module_embeddings_space
+    FOR EACH ROW EXECUTE FUNCTION module_embeddings_index_new_space();
+
+SELECT module_embeddings_index_spaces();

@@ -297,3 +297,22 @@ async def test_the_unified_view_uses_each_arms_index_and_prunes_by_type(database
     pruned = await connection.fetch(query.format(where=where), vector, 10, space_id)
     assert sum("Index Scan using" in row[0] for row in pruned) == 2
     await connection.close()
+
+
+async def test_a_table_of_before_there_were_two_spaces_gets_room_for_a_second_vector(database: Database) -> None:
+    connection = await asyncpg.connect(database.admin_url)
+    await connection.execute(
+        """DROP INDEX module_embeddings_variable_entity;
+           ALTER TABLE module_embeddings_variable ADD UNIQUE (entity_id);
+           CREATE INDEX module_embeddings_variable_embedding ON module_embeddings_variable
+               USING hnsw (embedding vector_cosine_ops);
+           UPDATE cauce_migration SET checksum = 'former'
+           WHERE (service, name) = ('embeddings', 'resource_type/variable');"""
+    )
+
+    assert await migrate(database.admin_url) == ["embeddings/resource_type/variable"]
+
+    indexes = "SELECT indexname FROM pg_indexes WHERE tablename = 'module_embeddings_variable' ORDER BY indexname"
+    names = [row["indexname"].removeprefix("module_embeddings_variable") for row in await connection.fetch(indexes)]
+    assert names == ["_entity", "_pkey", "_tenant"]
+    await connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -25,7 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The caller's settings are not the tests': no key of theirs is used, no trace is sent to them."""
     config.addinivalue_line("markers", "broker: talks to a broker (set by itself)")
-    kind = os.environ.get(TEST_BROKER, EMBEDDED)
+    given = getattr(config, "workerinput", os.environ)
+    kind = given.get(TEST_BROKER, EMBEDDED)
     if kind not in KINDS:
         raise pytest.UsageError(f"{TEST_BROKER}={kind} is unknown; known are: {', '.join(KINDS)}")
     config.stash[BROKER_KIND] = kind
@@ -34,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("cauce")
     for name in [name for name in os.environ if name.startswith(CALLERS_SETTINGS)]:
         del os.environ[name]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process that runs a share of the tests what was asked of this one."""
+    node.workerinput[TEST_BROKER] = node.config.stash[BROKER_KIND]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -207,6 +207,14 @@ class TestPdf:
         _, pages = read(documents.pdf_with_images(*[logo] * 5, text=PROSE))
         assert [len(page.images) for page in pages] == [1, 1, 1, 0, 0]
 
+    @pytest.mark.parametrize("heading", ["Factura 2024{:03}", "Lección {}", "Informe anual de la planta: {}001"])
+    def test_a_number_that_is_not_the_pages_stays(self, read, heading):
+        texts = [heading.format(number) for number in range(1, 9)]
+        _, pages = read(
+            documents.text_pdf(*(f"{text}\n\nCuerpo {'abc'[n % 3]}{n * 7}." for n, text in enumerate(texts)))
+        )
+        assert all(text in page.text for text, page in zip(texts, pages, strict=True))
+
     def test_headers_and_footers_are_left_out_after_the_third_page(self, read):
         bodies = [f"{name} se revisa cada año." for name in ("Uno", "Dos", "Tres", "Cuatro", "Cinco")]
         shown = documents.pdf(
@@ -305,6 +313,7 @@ class TestPdf:
 
 TABLE = [["Válvula", "Presión"], ["V-101", "12 bar"], ["V-102", "8 bar"]]
 TABLE_LINES = "Válvula | Presión\nV-101 | 12 bar\nV-102 | 8 bar"
+COLUMNS = ("Región", "Teléfono", "Correo")
 LONG_TABLE = [["Válvula", "Presión"], *([f"V-{n}", f"{n} bar"] for n in range(100))]
 
 
@@ -368,6 +377,72 @@ class TestFlows:
     def test_each_row_of_a_long_table_says_the_names_of_its_columns(self, read):
         rows = read(documents.word(LONG_TABLE))[1][0].text.split("\n")
         assert (rows[0], rows[100]) == ("Válvula | Presión", "Válvula: V-99 | Presión: 99 bar")
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.rezipped(
+                documents.word(),
+                {
+                    "word/document.xml": '<w:document xmlns:w="w"><w:body><w:tbl>'
+                    + "".join(
+                        f"<w:tr>{row}</w:tr>"
+                        for row in [
+                            "".join(f"<w:tc><w:p><w:r><w:t>{one}</w:t></w:r></w:p></w:tc>" for one in COLUMNS),
+                            *(
+                                '<w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr><w:p><w:r><w:t>Sin región'
+                                f"</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>a{n}@b.es</w:t></w:r></w:p></w:tc>"
+                                for n in range(100)
+                            ),
+                        ]
+                    )
+                    + "</w:tbl></w:body></w:document>"
+                },
+            ),
+            documents.open_document(
+                "<table:table>"
+                + "".join(
+                    f"<table:table-row>{row}</table:table-row>"
+                    for row in [
+                        "".join(f"<table:table-cell><text:p>{one}</text:p></table:table-cell>" for one in COLUMNS),
+                        *(
+                            '<table:table-cell table:number-columns-spanned="2"><text:p>Sin región</text:p>'
+                            "</table:table-cell><table:covered-table-cell/>"
+                            f"<table:table-cell><text:p>a{n}@b.es</text:p></table:table-cell>"
+                            for n in range(100)
+                        ),
+                    ]
+                )
+                + "</table:table>"
+            ),
+            "<!doctype html><table><tr><th>Región<th>Teléfono<th>Correo".encode()
+            + "".join(f"<tr><td colspan=2>Sin región</td><td>a{n}@b.es</td>" for n in range(100)).encode()
+            + b"</table>",
+        ],
+        ids=["docx", "odt", "html"],
+    )
+    def test_a_cell_over_two_columns_moves_no_other_under_a_wrong_name(self, read, data):
+        rows = read(data)[1][0].text.split("\n")
+        assert (rows[0], rows[100]) == (" | ".join(COLUMNS), "Región: Sin región | Correo: a99@b.es")
+
+
+class TestHtmlTables:
+    def test_an_empty_cell_keeps_its_place(self, read):
+        rows = "".join(f"<tr><td>R{n}</td><td></td><td>a{n}@b.es</td></tr>" for n in range(100))
+        html = f"<!doctype html><table><tr><th>Región</th><th>Teléfono</th><th>Correo</th></tr>{rows}</table>"
+        assert read(html.encode())[1][0].text.split("\n")[100] == "Región: R99 | Correo: a99@b.es"
+
+    def test_a_high_cell_is_said_in_every_row_that_it_reaches(self, read):
+        rows = "".join(
+            f"<tr><td rowspan=2>R{n}</td><td>C{n}</td><td>a{n}@b.es</td></tr><tr><td>D{n}</td><td>d{n}@b.es</td></tr>"
+            for n in range(50)
+        )
+        html = f"<!doctype html><table><tr><th>Región</th><th>Ciudad</th><th>Correo</th></tr>{rows}</table>"
+        lines = read(html.encode())[1][0].text.split("\n")
+        assert lines[99:] == [
+            "Región: R49 | Ciudad: C49 | Correo: a49@b.es",
+            "Región: R49 | Ciudad: D49 | Correo: d49@b.es",
+        ]
 
 
 class TestWord:

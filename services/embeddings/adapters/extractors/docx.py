@@ -19,6 +19,7 @@ _BEFORE = ("header",)
 _AFTER = ("footnotes", "endnotes", "comments", "footer")
 # What was deleted or moved away, and the older copy of what newer programs show.
 _SKIPPED = {"del", "moveFrom", "Fallback", "instrText", "delText", "pPr", "rPr", "sectPr"}
+_MAX_COLUMNS = 1000
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 
 
@@ -104,6 +105,7 @@ class _Part:
             for cell in _within(row, "tc"):
                 pieces = [piece for _, piece in self._blocks(cell)]
                 rows[-1].append(join_paragraphs(piece for piece in pieces if isinstance(piece, str)))
+                rows[-1] += [""] * (_columns(cell) - 1)
                 images += [piece for piece in pieces if isinstance(piece, PageImage)]
         yield table_text(rows)
         yield from images
@@ -132,6 +134,14 @@ def _within(parent: Element, name: str) -> Iterator[Element]:
             yield element
         elif local(element) not in _SKIPPED:
             yield from _within(element, name)
+
+
+def _columns(cell: Element) -> int:
+    """How many columns a cell takes."""
+    spans = (
+        attribute(one, "val") for part in cell if local(part) == "tcPr" for one in part if local(one) == "gridSpan"
+    )
+    return next((min(int(span), _MAX_COLUMNS) for span in spans if span and span.isdigit()), 1)
 
 
 def _is_item(paragraph: Element) -> bool:

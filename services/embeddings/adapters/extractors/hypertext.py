@@ -22,6 +22,7 @@ _PARAGRAPHS = {
 _LINES = {"br", "li", "dt", "dd", "option"}
 # A table with longer cells is there for the layout of the page: its cells are read one after another.
 _MAX_CELL = 300
+_MAX_SPAN = 1000
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 
 
@@ -75,7 +76,11 @@ class _Reader(HTMLParser):
             self._tables.append(_Table(self._blocks))
             self._blocks = []
         elif tag in ("tr", "td", "th") and self._tables:
-            self._end_cell(begins_row=tag == "tr")
+            self._end_cell()
+            if tag == "tr":
+                self._tables[-1].begin_row()
+            else:
+                self._tables[-1].begin_cell(dict(attrs))
         elif tag == "img":
             self._show(dict(attrs))
 
@@ -88,7 +93,7 @@ class _Reader(HTMLParser):
             self._end_block()
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
         elif tag in ("td", "th", "tr") and self._tables:
-            self._end_cell(begins_row=False)
+            self._end_cell()
         elif tag == "table" and self._tables:
             self._end_table()
 
@@ -111,38 +116,74 @@ class _Reader(HTMLParser):
         if text.strip():
             self._blocks.append(re.sub(r"\n{2,}", "\n", text.strip()))
 
-    def _end_cell(self, *, begins_row: bool) -> None:
+    def _end_cell(self) -> None:
         self._end_block()
-        table = self._tables[-1]
-        if self._blocks:
-            table.add(self._blocks)
-            self._blocks = []
-        if begins_row:
-            table.rows.append([])
+        self._tables[-1].end_cell(self._blocks)
+        self._blocks = []
 
     def _end_table(self) -> None:
-        self._end_cell(begins_row=False)
+        self._end_cell()
         table = self._tables.pop()
         self._blocks = [*table.before, *table.flow()]
 
 
 class _Table:
+    """Rows of cells in the columns where a browser shows them: an empty one has its place, a wide one takes several."""
+
     def __init__(self, before: list[str | PageImage]) -> None:
         self.before = before
-        self.rows: list[list[list[str | PageImage]]] = []
+        self._rows: list[list[list[str | PageImage]]] = []
+        self._reaching: dict[int, tuple[int, list[str | PageImage]]] = {}
+        self._open: tuple[int, int] | None = None
 
-    def add(self, cell: list[str | PageImage]) -> None:
-        if not self.rows:
-            self.rows.append([])
-        self.rows[-1].append(cell)
+    def begin_row(self) -> None:
+        """Begin a row, after what reaches down into the end of the one before."""
+        if self._rows:
+            self._reach_down()
+        self._rows.append([])
+
+    def begin_cell(self, attributes: dict[str, str | None]) -> None:
+        """Begin a cell, so wide and so high as it says."""
+        self._open = _span(attributes.get("colspan")), _span(attributes.get("rowspan"))
+
+    def end_cell(self, content: list[str | PageImage]) -> None:
+        """End the cell that is open; content outside of one is a cell of its own."""
+        if self._open is None and not content:
+            return
+        width, height = self._open or (1, 1)
+        self._open = None
+        if not self._rows:
+            self._rows.append([])
+        self._reach_down()
+        for place in range(width):
+            piece = [] if place else content
+            if height > 1:
+                texts: list[str | PageImage] = [one for one in piece if isinstance(one, str)]
+                self._reaching[len(self._rows[-1])] = height - 1, texts
+            self._rows[-1].append(piece)
+
+    def _reach_down(self) -> None:
+        """Put what reaches down from the rows above where the next cell would stand."""
+        row = self._rows[-1]
+        while len(row) in self._reaching:
+            left, content = self._reaching.pop(len(row))
+            if left > 1:
+                self._reaching[len(row)] = left - 1, content
+            row.append(content)
 
     def flow(self) -> Iterator[str | PageImage]:
-        cells = [cell for row in self.rows for cell in row]
+        """The table as text, then its images; one that only lays out a page, cell by cell."""
+        cells = [cell for row in self._rows for cell in row]
         texts = [
-            [join_paragraphs(piece for piece in cell if isinstance(piece, str)) for cell in row] for row in self.rows
+            [join_paragraphs(piece for piece in cell if isinstance(piece, str)) for cell in row] for row in self._rows
         ]
         if all(len(text) <= _MAX_CELL for row in texts for text in row):
             yield table_text(texts)
             yield from (piece for cell in cells for piece in cell if not isinstance(piece, str))
         else:
             yield from (piece for cell in cells for piece in cell)
+
+
+def _span(given: str | None) -> int:
+    """How many columns or rows a cell takes."""
+    return min(int(given), _MAX_SPAN) if given and given.isascii() and given.isdigit() and int(given) else 1

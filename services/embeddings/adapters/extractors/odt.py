@@ -14,6 +14,8 @@ from services.embeddings.domain.document import Page, PageImage
 _MEDIA_TYPE = "application/vnd.oasis.opendocument.text"
 _SKIPPED = {"tracked-changes", "sequence-decls", "forms", "variable-decls", "tracked-change", "desc", "title"}
 _MAX_REPEATED = 1000
+# A covered one is under a wide or high one, and keeps its place in the row.
+_CELLS = ("table-cell", "covered-table-cell")
 
 
 def recognise(sample: Sample) -> str | None:
@@ -65,9 +67,10 @@ def _table(table: Element, archive: Archive) -> Iterator[str | PageImage]:
     images: list[PageImage] = []
     for row in _within(table, "table-row"):
         rows.append([])
-        for cell in _within(row, "table-cell"):
+        for cell in _within(row, *_CELLS):
             pieces = list(_blocks(cell, archive))
-            text = join_paragraphs(piece for piece in pieces if isinstance(piece, str))
+            is_covered = local(cell) == "covered-table-cell"
+            text = "" if is_covered else join_paragraphs(piece for piece in pieces if isinstance(piece, str))
             repeated = min(int(attribute(cell, "number-columns-repeated") or 1), _MAX_REPEATED)
             rows[-1] += [text] * repeated
             images += [piece for piece in pieces if not isinstance(piece, str)]
@@ -75,12 +78,12 @@ def _table(table: Element, archive: Archive) -> Iterator[str | PageImage]:
     yield from images
 
 
-def _within(parent: Element, name: str) -> Iterator[Element]:
+def _within(parent: Element, *names: str) -> Iterator[Element]:
     for element in parent:
-        if local(element) == name:
+        if local(element) in names:
             yield element
-        elif local(element) not in ("table", "table-cell"):
-            yield from _within(element, name)
+        elif local(element) not in ("table", *_CELLS):
+            yield from _within(element, *names)
 
 
 def _inline(parent: Element, archive: Archive, text: list[str], hanging: list[str | PageImage]) -> None:

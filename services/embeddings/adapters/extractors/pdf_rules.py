@@ -29,6 +29,12 @@ _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
 _EDGE_LINES = 2
 _NUMBER = regex.compile(r"\d{1,9}")
+_PAGE_WORD = regex.compile(
+    r"(?:p|pp|p[áa]g|p[áa]gina|page|seite|folio|hoja|sheet|blatt)[.:]?|\p{P}|\|", regex.IGNORECASE
+)
+_WORD_OF_A_COUNT = regex.compile(r"de|of|von|\d{1,9}", regex.IGNORECASE)
+_MAX_PAGE_OFFSET = 500
+_MAX_WORDS_OF_A_THING = 2
 _HEADER_WITHIN = 1024
 # So many images on a page that nobody can tell which belong together are one.
 _MAX_PIECES = 200
@@ -93,8 +99,8 @@ def without_garbled_words(placed: PlacedText) -> PlacedText:
 class RunningLines:
     """Knows the headers and footers of a document, which would fill every chunk.
 
-    One is a line among the first two or the last two of a page that stood at the same edge of three pages before. A
-    number in it may grow with the pages, as theirs does.
+    One is a line among the first two or the last two of a page that stood at the same edge of three pages before. The
+    number of the page in it may grow as the pages do; any other that does (of an invoice, of a lesson) is content.
     """
 
     def __init__(self) -> None:
@@ -119,15 +125,27 @@ class RunningLines:
 
 
 def _line_keys(line: str, index: int) -> Iterator[str]:
-    """The line, and the line with one of its numbers told by its distance from the page's."""
+    """The line, and the line with the number of the page in it told by its distance from the index."""
     words = line.split()
     yield " ".join(words)
     for at, word in enumerate(words):
         number = _NUMBER.search(word)
-        if number:
-            distance = int(number.group()) - index
-            told = f"{word[: number.start()]}#{distance}{word[number.end() :]}"
+        if number and _counts_pages(int(number.group()), at, words, index):
+            told = f"{word[: number.start()]}#{int(number.group()) - index}{word[number.end() :]}"
             yield " ".join([*words[:at], told, *words[at + 1 :]])
+
+
+def _counts_pages(number: int, at: int, words: Sequence[str], index: int) -> bool:
+    """Whether a number in a line may be the page's: near to it, and not that of an invoice or a lesson."""
+    if abs(number - index) > _MAX_PAGE_OFFSET:
+        return False
+    beside = [*words[max(0, at - 1) : at], *words[at + 1 : at + 2]]
+    others = [*words[:at], *words[at + 1 :]]
+    if any(_PAGE_WORD.fullmatch(word) for word in beside):
+        return True
+    if all(_PAGE_WORD.fullmatch(word) or _WORD_OF_A_COUNT.fullmatch(word) for word in others):
+        return True
+    return len(others) > _MAX_WORDS_OF_A_THING and at in (0, len(words) - 1)
 
 
 class Furniture:

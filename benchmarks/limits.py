@@ -95,7 +95,7 @@ async def sizes(server: PostgresServer, chunks: int) -> tuple[Sizes, float, floa
     started = time.perf_counter()
     await admin.execute("SELECT module_embeddings_build_lexical()")
     indexed = chunks / (time.perf_counter() - started)
-    half, hnsw = await index("half"), await index(f"{CHUNK}_embedding")
+    half, hnsw = await index("half"), await index(f"{CHUNK}_embedding_1")
     lexical = await index(f"{CHUNK}_lexical")
     chunk, file, page = [
         await table(name) for name in (CHUNK, "module_embeddings_files_file", "module_embeddings_file_page")

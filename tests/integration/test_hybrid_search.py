@@ -51,7 +51,7 @@ async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
 
 
 def index_over(pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(pool, ef_search=100, exact_up_to=exact_up_to, timeout_seconds=20)
+    return PostgresFileChunkIndex(pool, ef_search=200, exact_up_to=exact_up_to, timeout_seconds=20)
 
 
 async def find(

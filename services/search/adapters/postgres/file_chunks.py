@@ -53,7 +53,7 @@ class PostgresFileChunkIndex:
         pool: with ``server_settings``.
         ef_search: what the pool's sessions are set to.
         exact_up_to: chunks are compared one by one while no more than this pass the filter and the scope, and up to
-            the geometric mean of the table's size and a twentieth of this: complete, where an index scan would walk
+            the geometric mean of the table's size and a tenth of this: complete, where an index scan would walk
             over others' rows. 2,000 take about 15 ms.
         candidates: how many each leg brings to a fusion.
         timeout_seconds: for a connection, and for a statement.

@@ -15,6 +15,9 @@ LEXICAL_EXACT_UP_TO = 200
 LEXICAL_READ_MAX = 20_000
 """The most matches that are read from the index of words in search of those that pass the filter."""
 
+THINNED_OUT = 3
+"""How many times the candidates a walk for meaning alone goes on for, where a filter thins it out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -133,5 +136,5 @@ def make_plan(
         lexical = Strategy.EXACT if size.is_small and size.counted <= LEXICAL_EXACT_UP_TO else Strategy.BM25
     fused = dense is not None and lexical is not None
     # Beyond what is wanted the walk goes on where a filter thins it out: it finds more of the true neighbours so.
-    dense_limit = window if fused else max(top_n, candidates) if filtered else top_n
+    dense_limit = window if fused else max(top_n, THINNED_OUT * candidates) if filtered else top_n
     return Plan(dense, lexical, window, dense_limit, max(read_before or 0, 4 * window if filtered else window))

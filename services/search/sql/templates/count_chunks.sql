@@ -1,7 +1,7 @@
 -- How many chunks pass a filter, counted no further than is worth comparing one by one, and that bound: the geometric
 -- mean of the table's size and of what an index scan has to walk, so that comparing costs about as much as walking.
 WITH bound AS (
-    SELECT greatest({exact_up_to}::float8, sqrt({exact_up_to}::float8 / 20 * greatest(reltuples, 0)))::bigint AS most
+    SELECT greatest({exact_up_to}::float8, sqrt({exact_up_to}::float8 / 10 * greatest(reltuples, 0)))::bigint AS most
     FROM pg_class
     WHERE oid = to_regclass('module_embeddings_file_chunk')
 )

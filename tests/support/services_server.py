@@ -28,6 +28,7 @@ PASSAGE = {
     "score": 0.875,
     "text": "La válvula abre a 11,5 bar.",
 }
+EXECUTED = {"mode": "semantic", "legs": {}, "queries": [], "techniques": []}
 
 
 @dataclass
@@ -217,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(422, "INVALID_QUERY", "the query is empty", "query", "ask something")
         results = [PASSAGE] if "válvula" in body["query"] else []
         total = {"count": 2 * len(results), "exact": True, "reason": None}
-        return {"results": results, "total": total, "executed": {"mode": "semantic", "legs": {}}}
+        return {"results": results, "total": total, "executed": EXECUTED}
 
     def _context(self, body: dict[str, Any]) -> dict[str, Any]:
         self.server_state.searches.append(body)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.chassis.kernel.errors import UnavailableError
 from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
 from services.embeddings.domain.file_work import Recipe
@@ -63,6 +64,25 @@ async def test_an_image_that_fails_leaves_the_page_its_text_and_is_tried_again_a
     await world.again(file_id)
     assert (await world.status(file_id))["status"] == "COMPLETED"
     assert world.paid() == (0, 0)
+
+
+async def test_what_was_described_is_not_paid_for_again_when_the_provider_goes_away(world: World) -> None:
+    world.gemini.then(description("Un esquema con P1."), *[failure(503, "UNAVAILABLE")] * 50)
+    with pytest.raises(UnavailableError):
+        await world.store(illustrated("uno", "dos"))
+    world.gemini.forget_script()
+    world.paid()
+
+    world.gemini.then(description("Un esquema con P2."))
+    expire = "UPDATE module_embeddings_files_file SET lease_expires_at = now() - interval '1 second' RETURNING file_id"
+    file_id = await world.source.fetchval(expire)
+    await world.work()
+    assert world.paid()[0] == 1
+    (text,) = await world.texts(file_id)
+    assert "P1" in text
+    assert "P2" in text
+    kept = await world.source.fetch("SELECT position FROM module_embeddings_file_image ORDER BY position")
+    assert [row["position"] for row in kept] == [0, 1]
 
 
 async def test_a_picture_that_cannot_be_described_ends_empty_and_says_why(world: World) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from services.chassis.models.space import Vector
 from services.embeddings.application.ports import EmbeddedChunk
+from services.embeddings.domain.enrichment import ImageDescription
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult
 
@@ -30,6 +31,11 @@ class InMemoryFileWork:
 
     async def keep(self, claim: ClaimedFile, space_id: int, vectors: Mapping[bytes, Vector]) -> None:
         self.done.append(("keep", len(vectors)))
+
+    async def keep_descriptions(
+        self, claim: ClaimedFile, describer: str, descriptions: Mapping[str, ImageDescription]
+    ) -> None:
+        self.done.append(("keep_descriptions", len(descriptions)))
 
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         self._fenced(claim, "complete", result, chunks)

@@ -25,7 +25,7 @@ from services.embeddings.application.ports import (
     ObjectReader,
 )
 from services.embeddings.domain.chunk import Chunk, DocumentText
-from services.embeddings.domain.document import ExtractedDocument, Page
+from services.embeddings.domain.document import ExtractedDocument, Page, PageImage
 from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, PageRecord, Stage
 
@@ -92,9 +92,25 @@ class EmbedFile:
             for start in range(0, len(missing), DESCRIBE_BATCH):
                 await self.work.report(claim, Stage.DESCRIBING, len(known), len(distinct))
                 batch = missing[start : start + DESCRIBE_BATCH]
-                found = await self.describer.describe(batch)
-                known.update(zip((image.digest for image in batch), found, strict=True))
+                known |= await self._describe_batch(claim, batch)
         return {digest: known[digest] for digest in distinct}
+
+    async def _describe_batch(self, claim: ClaimedFile, images: Sequence[PageImage]) -> dict[str, ImageDescription]:
+        """What the images show. What was paid for is kept, also where the provider is away for the next."""
+        answers = await asyncio.gather(*(self.describer.describe([image]) for image in images), return_exceptions=True)
+        found: dict[str, ImageDescription] = {}
+        faults: list[BaseException] = []
+        for image, answer in zip(images, answers, strict=True):
+            if isinstance(answer, BaseException):
+                faults.append(answer)
+            else:
+                (found[image.digest],) = answer
+        good = {digest: description for digest, description in found.items() if description.error is None}
+        if good:
+            await self.work.keep_descriptions(claim, self.describer.name, good)
+        if faults:
+            raise faults[0]
+        return found
 
     async def _embed(self, claim: ClaimedFile, chunks: Sequence[Chunk]) -> list[EmbeddedChunk]:
         """Vectors for the chunks; a text that has one in this space already is not paid for again."""

@@ -45,6 +45,11 @@ class FileWork(Protocol):
         Does nothing when the lease is lost.
         """
 
+    async def keep_descriptions(
+        self, claim: ClaimedFile, describer: str, descriptions: Mapping[str, ImageDescription]
+    ) -> None:
+        """Keep descriptions by their image's digest until the file has ended, likewise."""
+
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         """Replace the file's chunks, set its status and announce it, in one transaction.
 

@@ -19,6 +19,7 @@ from services.chassis.models.space import Vector
 from services.chassis.postgres.queries import load_query
 from services.embeddings.adapters.postgres.spans import packed
 from services.embeddings.application.ports import EmbeddedChunk
+from services.embeddings.domain.enrichment import ImageDescription
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Recipe
 
@@ -80,6 +81,17 @@ class PostgresFileWork:
         """Keep vectors by their text's hash until the file has ended. Does nothing when the lease is lost."""
         stored = [PgVector(vector) for vector in vectors.values()]
         await self._pool.execute(load_query(_PACKAGE, "keep_vectors"), *_fence(claim), space_id, list(vectors), stored)
+
+    async def keep_descriptions(
+        self, claim: ClaimedFile, describer: str, descriptions: Mapping[str, ImageDescription]
+    ) -> None:
+        """Keep descriptions by their image's digest until the file has ended. Does nothing when the lease is lost."""
+        rows = [
+            {"number": number, "digest": digest, "text": found.text, "spans": packed(found.spans)}
+            for number, (digest, found) in enumerate(descriptions.items(), start=1)
+        ]
+        query = load_query(_PACKAGE, "keep_descriptions")
+        await self._pool.execute(query, *_fence(claim), claim.tenant_id, describer, rows)
 
     async def complete(self, claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> None:
         """Replace the chunks and what is kept of pages and images, end the file COMPLETED and announce it.

@@ -125,6 +125,7 @@ def cauce_stack(
         "CAUCE_STORAGE_URL": folder.objects.as_uri(),
         "CAUCE_TENANT": TENANT,
         "CAUCE_SCRATCH_TENANTS": "true",
+        "CAUCE_OPERATOR_ACCESS": "true",
         **environment,
         **kafka,
         **{f"CAUCE_{role.upper()}_DATABASE_URL": postgres.url_of(DATABASE, f"cauce_{role}") for role in ports.services},

@@ -76,6 +76,10 @@ def test_a_spanish_question_finds_the_english_passage(stack: CauceStack, documen
     assert "shredded on the premises" in " ".join(best["text"].split())
 
 
+def test_an_operator_may_sweep_and_a_healthy_stack_has_nothing_to_mend(stack: CauceStack) -> None:
+    assert stack.cauce("sweep").lines == [{"total": 0, "counts": {}}]
+
+
 def test_a_scanned_page_is_found_by_what_its_picture_says(
     stack: CauceStack, documents: dict[str, dict[str, Any]]
 ) -> None:

@@ -118,7 +118,22 @@ class TestText:
         [
             ("Давление в баке не должно превышать десяти бар. Фильтр меняют раз в год.", "cp1251"),
             ("Η πίεση στη δεξαμενή δεν πρέπει να υπερβαίνει τα δέκα μπαρ.", "cp1253"),
+            ("Давление в баке не должно превышать десяти бар. Фильтр меняют раз в год.", "koi8-r"),
+            ("Замена фильтра", "koi8-r"),
+            ("Фильтр", "iso-8859-5"),
+            ("Давление в баке не должно превышать десяти бар.", "utf-16-le"),
+            ("ДАВЛЕНИЕ В БАКЕ", "utf-16-be"),
+            ("圧力", "utf-32-le"),
             ("Příliš žluťoučký kůň úpěl ďábelské ódy. Tlak v nádrži nesmí překročit deset barů.", "cp1250"),
+            ("Ciśnienie w zbiorniku nie może przekraczać dziesięciu barów.", "iso-8859-2"),
+            ("Filtar se mijenja svake godine prema uputama proizvođača.", "iso-8859-2"),
+            ("Zařízení", "iso-8859-2"),
+            ("Întreţinerea instalaţiei se face numai de către personal calificat, în fiecare an.", "cp1250"),
+            ("Tankın basıncı on barı geçmemelidir, aksi hâlde arıza olur.", "cp1254"),
+            ("La pression maximale du réservoir est de dix bars à l’arrêt.", "mac_roman"),
+            ("La presión máxima del compresor es de 10 bar.", "mac_roman"),
+            ("La presión máxima del compresor; según el manual, 10 bar.", "cp850"),
+            ("הלחץ במיכל אינו יכול לעלות על עשרה בר.", "cp1255"),
             ("タンクの圧力は十バールを超えてはなりません。フィルターは年に一度交換してください。", "shift_jis"),
             ("储罐压力不得超过十巴。过滤器每年应更换一次,根据制造商的说明。", "gb18030"),
             ("탱크 압력은 10바를 초과해서는 안 됩니다. 필터는 일년에 한 번 교체하십시오.", "euc_kr"),
@@ -126,6 +141,21 @@ class TestText:
     )
     def test_other_scripts_are_told_by_their_statistics(self, read, text, encoding):
         assert read(text.encode(encoding), "a.txt")[1] == [Page(None, text)]
+
+    @pytest.mark.parametrize(
+        ("text", "encoding", "declared"),
+        [
+            ("Čakovec", "iso-8859-2", "iso-8859-2"),
+            ("Čakovec", "cp1250", '"Windows-1250"'),
+            ("Año – 5 €", "cp1252", "iso-8859-1"),
+            ("Año", "utf-8", "iso-8859-1"),
+            ("Año", "cp1252", "us-ascii"),
+            ("Año", "cp1252", "no-such"),
+        ],
+    )
+    def test_the_declared_encoding_counts_where_the_bytes_do_not_contradict_it(self, read, text, encoding, declared):
+        for name, media_type in (("a.txt", "text/plain"), ("a.csv", "text/csv"), ("a.html", "text/html")):
+            assert read(text.encode(encoding), name, f"{media_type}; charset={declared}")[1][0].text == text
 
     @pytest.mark.parametrize("text", ["Año", "presión", "caña de azúcar", "válvula, señal, caña, ángulo, óptimo, útil"])
     def test_a_few_spanish_words_are_not_taken_for_another_script(self, read, text):
@@ -534,6 +564,8 @@ class TestHtml:
     def test_the_declared_encoding_counts_where_it_is_not_utf_8(self, read):
         html = "<html><meta charset='windows-1251'><body>Давление</body></html>"
         assert text_of(read(html.encode("cp1251"))[1]) == "Давление"
+        xhtml = "<?xml version='1.0' encoding='iso-8859-2'?><html><body>Čakovec</body></html>"
+        assert text_of(read(xhtml.encode("iso-8859-2"))[1]) == "Čakovec"
 
     def test_a_table_for_layout_is_read_cell_by_cell(self, read):
         long = "La válvula regula el caudal. " * 20
@@ -560,6 +592,11 @@ class TestMail:
             "Hola, Luis.",
             "[Adjunto: plano.dwg]",
         ]
+
+    def test_the_encoding_that_a_part_declares_counts(self, read):
+        for kind, body in (("plain", "Čakovec"), ("html", "<p>Čakovec</p>")):
+            head = f"From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: text/{kind}; charset=iso-8859-2\n\n"
+            assert "Čakovec" in text_of(read(head.encode() + body.encode("iso-8859-2"))[1])
 
     def test_a_message_only_in_html_is_read(self, read):
         assert "Hola, Luis." in text_of(read(documents.mail("", html="<p>Hola, <b>Luis</b>.</p>"))[1])

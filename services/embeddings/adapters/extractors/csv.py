@@ -17,7 +17,7 @@ _SAMPLE_LINES = 20
 
 def read(source: Source) -> Iterator[Page]:
     """The rows, under the delimiter that most of the first lines have equally often."""
-    text = decode(source.path.read_bytes())
+    text = decode(source.path.read_bytes(), declared=source.charset)
     csv.field_size_limit(sys.maxsize)  # the limits of the document hold
     yield Page(None, tables_text(csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text))))
 

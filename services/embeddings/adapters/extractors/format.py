@@ -30,11 +30,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read, with the media type that it was found to have."""
+    """A file to read, with the media type that it was found to have, and the encoding that it was declared with."""
 
     path: Path
     media_type: str
     limits: ExtractionLimits
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

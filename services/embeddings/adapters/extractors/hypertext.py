@@ -23,15 +23,15 @@ _LINES = {"br", "li", "dt", "dd", "option"}
 # A table with longer cells is there for the layout of the page: its cells are read one after another.
 _MAX_CELL = 300
 _MAX_SPAN = 1000
-_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
+_CHARSET = re.compile(rb"""(?:charset|<\?xml[^>]*\sencoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 
 
-def decode_html(content: bytes) -> str:
-    """The characters of an HTML document, by the encoding that it declares where it is not UTF-8."""
-    declared = _CHARSET.search(content[:4096])
-    name = declared.group(1).decode("ascii", "replace").lower() if declared else ""
+def decode_html(content: bytes, *, declared: str | None = None) -> str:
+    """The characters of an HTML document: what is not UTF-8 by the encoding that came with it, or that it declares."""
+    found = _CHARSET.search(content[:4096])
+    name = found.group(1).decode("ascii", "replace").lower() if found else ""
     # One that could be read so far does not have two bytes a character, whatever it says.
-    return decode(content, declared=None if name.startswith(("utf-16", "utf-32")) else name)
+    return decode(content, declared=declared or (None if name.startswith(("utf-16", "utf-32")) else name))
 
 
 def html_flow(html: str, image: Callable[[str], PageImage | None] = lambda _: None) -> Iterator[str | PageImage]:

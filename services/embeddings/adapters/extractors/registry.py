@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from email.message import Message
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -119,9 +120,11 @@ def _open(
     sample = _sample(path)
     if not sample.head:
         return None
-    suffix, declared = PurePath(name).suffix.lower(), media_type.partition(";")[0].strip().lower()
-    found, actual = _resolve(formats(options), sample, suffix, declared)
-    return found, Source(path, actual, limits)
+    declaration = Message()
+    declaration["Content-Type"] = media_type
+    declared = media_type.partition(";")[0].strip().lower()
+    found, actual = _resolve(formats(options), sample, PurePath(name).suffix.lower(), declared)
+    return found, Source(path, actual, limits, declaration.get_content_charset())
 
 
 def _sample(path: Path) -> Sample:

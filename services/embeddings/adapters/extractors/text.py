@@ -11,7 +11,7 @@ from services.embeddings.domain.document import Page
 
 def read(source: Source) -> Iterator[Page]:
     """The whole text as one page without a number."""
-    yield Page(None, decode(source.path.read_bytes()))
+    yield Page(None, decode(source.path.read_bytes(), declared=source.charset))
 
 
 FORMAT = Format(

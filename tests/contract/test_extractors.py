@@ -1,6 +1,7 @@
 """Every extractor keeps the same promises, and the registry knows a file by its content."""
 
 import pkgutil
+from base64 import b64encode
 from datetime import date, datetime, time
 from importlib import import_module
 
@@ -455,6 +456,25 @@ class TestFlows:
         rows = read(data)[1][0].text.split("\n")
         assert (rows[0], rows[100]) == (" | ".join(COLUMNS), "Región: Sin región | Correo: a99@b.es")
 
+    @pytest.mark.parametrize(
+        "head",
+        [
+            [["Producto", "2023", "2024"]],
+            [["Producto", "01/2024", "2024-02-28"]],
+            [["Producto", "Ventas", "Ventas"]],
+            [["Informe de ventas 2024", "", ""], ["Región Norte", "", ""], ["Producto", "Uno", "Dos"]],
+        ],
+    )
+    def test_years_equal_names_and_titles_do_not_keep_a_row_from_being_the_header(self, read, head):
+        rows = read(documents.word([*head, *([f"P-{n}", f"{n}", f"{n},5"] for n in range(100))]))[1][0].text.split("\n")
+        names = head[-1]
+        assert rows[len(head) - 1 :][:2] == [" | ".join(names), f"Producto: P-0 | {names[1]}: 0 | {names[2]}: 0,5"]
+
+    @pytest.mark.parametrize("row", [["Ana", "1987"], ["Ana", "12,5"], ["Ana", "Ana"]])
+    def test_a_row_like_the_others_is_no_header(self, read, row):
+        rows = read(documents.word([row, *([f"Persona {n}", "1990"] for n in range(100))]))[1][0].text.split("\n")
+        assert rows[:2] == [" | ".join(row), "Persona 0 | 1990"]
+
 
 class TestHtmlTables:
     def test_an_empty_cell_keeps_its_place(self, read):
@@ -552,6 +572,19 @@ class TestDelimited:
         data = "\n".join(delimiter.join(row) for row in TABLE).encode("cp1252")
         assert read(data, "a.csv") == ("text/csv", [Page(None, TABLE_LINES)])
 
+    @pytest.mark.parametrize(
+        ("data", "text"),
+        [
+            ("0,5;1,3\n2,5;1,4", "0,5 | 1,3\n2,5 | 1,4"),
+            ('a;b\n"x;y;z";2\n"q";3', "a | b\nx;y;z | 2\nq | 3"),
+            ("a,b\nuno\u2028dos\x85tres,3", "a | b\nuno dos tres | 3"),
+            ("sep=;\r\n1,2;3,4", "1,2 | 3,4"),
+            ('a,b\nAna,"sí; no"\nLuis,"sí; no"', "a | b\nAna | sí; no\nLuis | sí; no"),
+        ],
+    )
+    def test_commas_in_numbers_and_quoted_delimiters_part_no_cells(self, read, data, text):
+        assert read(data.encode(), "a.csv")[1][0].text == text
+
     def test_quoted_cells_may_hold_delimiters_and_line_ends(self, read):
         assert read(b'a,b\n"1,5","dos\nl\xc3\xadneas"\n', "a.csv")[1][0].text == "a | b\n1,5 | dos líneas"
 
@@ -571,6 +604,28 @@ class TestHtml:
         long = "La válvula regula el caudal. " * 20
         html = f"<html><table><tr><td><p>Menú</p></td><td><p>{long}</p><p>Fin.</p></td></tr></table>"
         assert text_of(read(html.encode())[1]) == f"Menú\n\n{long.strip()}\n\nFin."
+
+    @pytest.mark.parametrize("cell", ["td", "th"])
+    def test_a_long_cell_does_not_dissolve_a_table_of_data(self, read, cell):
+        head = f"<tr><{cell}>Requisito</{cell}><{cell}>Texto</{cell}></tr>"
+        long = "La válvula regula el caudal. " * 40
+        row = f"<tr><td>R-0</td><td><p>{long}</p><p>Fin.</p></td></tr>"
+        body = row if cell == "th" else 2 * row
+        lines = text_of(read(f"<html><table>{head}{body}</table>".encode())[1]).split("\n")
+        assert lines[:2] == ["Requisito | Texto", f"Requisito: R-0 | Texto: {long}Fin."]
+
+    @pytest.mark.parametrize("inner", ["<h2>Menú</h2>", "<table><tr><td>Menú</table>"])
+    def test_a_table_with_a_heading_or_a_table_in_a_long_cell_lays_out_the_page(self, read, inner):
+        long = "La válvula regula el caudal. " * 20
+        html = f"<html><table>{f'<tr><td>{inner}</td><td>{long}</td></tr>' * 3}</table>"
+        assert text_of(read(html.encode())[1]) == "\n\n".join(["Menú", long.strip()] * 3)
+
+    def test_images_within_the_page_are_shown(self, read):
+        data = b64encode(documents.picture()).decode()
+        images = f"<img src='data:image/png;base64,{data}'>Después.<img src='data:image/png;base64,x' alt='Logo'>"
+        html = f"<html><p>Antes.{images}"
+        first, second = read(html.encode())[1]
+        assert (first.text, len(first.images), second.text, len(second.images)) == ("Antes.", 1, "Después. Logo", 0)
 
     @pytest.mark.parametrize(
         "html", ["<html><p>a<table><tr><td>b", "<html></p></table></div><p>a</td> b", "<html><b><i>a</b> b"]
@@ -613,6 +668,11 @@ class TestBooks:
         assert found == "application/epub+zip"
         assert first == Page(1, "Uno\n\nTexto.")
         assert (second.number, second.text, len(second.images)) == (2, "Dos", 1)
+
+    def test_a_cover_in_svg_is_an_image(self, read):
+        cover = "<svg viewBox='0 0 1 1'><title>no</title><image xlink:href='../a.png'/></svg>"
+        _, (page,) = read(documents.book(f"<div>{cover}</div>", members={"OEBPS/a.png": documents.picture()}))
+        assert (page.text, len(page.images)) == ("", 1)
 
 
 class TestRtf:

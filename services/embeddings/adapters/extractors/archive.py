@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from posixpath import dirname, join, normpath
+from posixpath import join, normpath
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
@@ -60,9 +60,9 @@ class Archive(ZipFile):
                 return target
         raise ExtractionError("CORRUPT", "the Office file does not say which of its parts is the document")
 
-    def image(self, name: str, *, beside: str = "") -> PageImage | None:
+    def image(self, name: str) -> PageImage | None:
         """A bounded image by its name as written in a member; None for decoration, and for what is no image here."""
-        return page_image(self.part(normpath(join(dirname(beside), name))), self.limits)
+        return page_image(self.part(normpath(name)), self.limits)
 
     def images_of(self, part: str) -> Callable[[str], PageImage | None]:
         """Finds the images of an Office part by the ids that it calls them by."""

@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from io import StringIO
+from itertools import islice
 
 from services.embeddings.adapters.extractors.encoding import decode
 from services.embeddings.adapters.extractors.format import Format, Source
 from services.embeddings.adapters.extractors.tables import tables_text
 from services.embeddings.domain.document import Page
 
-_DELIMITERS = ",;\t|"
-_SAMPLE_LINES = 20
+_DELIMITERS = "\t;|,"  # a comma may also be in the numbers
+_SAMPLE_ROWS = 20
+_DECLARED = re.compile(r"sep=(.)(?:\r\n?|\n)")
 
 
 def read(source: Source) -> Iterator[Page]:
-    """The rows, under the delimiter that most of the first lines have equally often."""
+    """The rows, under the delimiter that the file declares (Excel) or that most of the first rows have evenly."""
     text = decode(source.path.read_bytes(), declared=source.charset)
     csv.field_size_limit(sys.maxsize)  # the limits of the document hold
-    yield Page(None, tables_text(csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text))))
+    if declared := _DECLARED.match(text):
+        rows = _rows(text[declared.end() :], declared[1])
+    else:
+        rows = _rows(text, max(_DELIMITERS, key=lambda delimiter: _evenness(text, delimiter)))
+    yield Page(None, tables_text(rows))
 
 
-def _delimiter(text: str) -> str:
-    lines = text.splitlines()[:_SAMPLE_LINES]
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(StringIO(text, newline=""), delimiter=delimiter)
 
-    def evenness(delimiter: str) -> tuple[int, int]:
-        counts = [line.count(delimiter) for line in lines if line.strip()]
-        usual = max(set(counts), key=counts.count, default=0)
-        return (counts.count(usual) if usual else 0), usual
 
-    return max(_DELIMITERS, key=evenness)
+def _evenness(text: str, delimiter: str) -> int:
+    """How many of the first rows have the same number of cells, which is more than one."""
+    widths = Counter(len(row) for row in islice(_rows(text, delimiter), _SAMPLE_ROWS) if row)
+    return max((count for width, count in widths.items() if width > 1), default=0)
 
 
 FORMAT = Format(

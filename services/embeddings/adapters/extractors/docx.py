@@ -95,7 +95,7 @@ class _Part:
         if name.lower().endswith((".mht", ".mhtml")):
             yield from mail_flow(content, self._archive.limits)
         elif name.lower().endswith((".htm", ".html", ".xhtml")):
-            yield from html_flow(decode_html(content))
+            yield from html_flow(decode_html(content), self._archive.limits)
 
     def _table(self, table: Element) -> Iterator[str | PageImage]:
         rows: list[list[str]] = []

@@ -76,7 +76,7 @@ def _content(part: Message, kind: str, limits: ExtractionLimits) -> Iterator[str
     if not isinstance(content, bytes):
         return
     if kind == "text/html":
-        yield from html_flow(decode_html(content, declared=part.get_content_charset()))
+        yield from html_flow(decode_html(content, declared=part.get_content_charset()), limits)
     elif kind.startswith("text/"):
         yield decode(content, declared=part.get_content_charset())
     elif kind.startswith("image/"):

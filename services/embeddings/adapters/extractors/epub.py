@@ -41,8 +41,10 @@ def read(source: Source) -> Iterator[Page]:
 
 
 def _chapter(archive: Archive, name: str) -> Iterator[str | PageImage]:
-    html = decode_html(archive.part(name))
-    return html_flow(html, lambda address: archive.image(unquote(address), beside=name))
+    def find(address: str) -> bytes:
+        return archive.part(normpath(join(dirname(name), unquote(address))))
+
+    return html_flow(decode_html(archive.part(name)), archive.limits, find)
 
 
 FORMAT = Format(name="EPUB", media_types={_MEDIA_TYPE: (".epub",)}, recognise=recognise, read=read)

@@ -24,7 +24,7 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The text. Images of other addresses are not fetched."""
-    yield from flow_pages(html_flow(decode_html(source.path.read_bytes(), declared=source.charset)))
+    yield from flow_pages(html_flow(decode_html(source.path.read_bytes(), declared=source.charset), source.limits))
 
 
 FORMAT = Format(

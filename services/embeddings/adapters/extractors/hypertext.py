@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from html.parser import HTMLParser
+from urllib.parse import unquote_to_bytes
 
 from services.embeddings.adapters.extractors.encoding import decode
 from services.embeddings.adapters.extractors.flow import join_paragraphs
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.pictures import page_image
 from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import PageImage
 
@@ -20,8 +25,10 @@ _PARAGRAPHS = {
 }
 # fmt: on
 _LINES = {"br", "li", "dt", "dd", "option"}
-# A table with longer cells is there for the layout of the page: its cells are read one after another.
+_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+# A table with a longer cell lays out the page, unless it looks like one of data.
 _MAX_CELL = 300
+_MIN_ROWS = 3
 _MAX_SPAN = 1000
 _CHARSET = re.compile(rb"""(?:charset|<\?xml[^>]*\sencoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 
@@ -34,18 +41,21 @@ def decode_html(content: bytes, *, declared: str | None = None) -> str:
     return decode(content, declared=declared or (None if name.startswith(("utf-16", "utf-32")) else name))
 
 
-def html_flow(html: str, image: Callable[[str], PageImage | None] = lambda _: None) -> Iterator[str | PageImage]:
-    """Paragraphs, tables and images. ``image`` finds an image by its address; nothing is ever fetched."""
-    parser = _Reader(image)
+def html_flow(
+    html: str, limits: ExtractionLimits, find: Callable[[str], bytes] = lambda _: b""
+) -> Iterator[str | PageImage]:
+    """Paragraphs, tables and images: those within, and those that ``find`` has by their address. Nothing is fetched."""
+    parser = _Reader(limits, find)
     parser.feed(html)
     parser.close()
     return parser.flow()
 
 
 class _Reader(HTMLParser):
-    def __init__(self, image: Callable[[str], PageImage | None]) -> None:
+    def __init__(self, limits: ExtractionLimits, find: Callable[[str], bytes]) -> None:
         super().__init__(convert_charrefs=True)
-        self._image = image
+        self._limits = limits
+        self._find = find
         self._blocks: list[str | PageImage] = []
         self._text: list[str] = []
         self._hidden: list[str] = []
@@ -61,7 +71,9 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin what the tag begins."""
-        if self._hidden:
+        if (tag == "img" and not self._hidden) or (tag == "image" and self._hidden == ["svg"]):
+            self._show(dict(attrs))
+        elif self._hidden:
             if tag == self._hidden[-1]:
                 self._hidden.append(tag)
         elif tag in _HIDDEN:
@@ -69,20 +81,17 @@ class _Reader(HTMLParser):
         elif tag in _PARAGRAPHS:
             self._end_block()
             self._verbatim += tag == "pre"
+            self._mark_layout(tag)
         elif tag in _LINES:
             self._text.append("\n")
         elif tag == "table":
             self._end_block()
+            self._mark_layout(tag)
             self._tables.append(_Table(self._blocks))
             self._blocks = []
         elif tag in ("tr", "td", "th") and self._tables:
             self._end_cell()
-            if tag == "tr":
-                self._tables[-1].begin_row()
-            else:
-                self._tables[-1].begin_cell(dict(attrs))
-        elif tag == "img":
-            self._show(dict(attrs))
+            self._tables[-1].begin(tag, dict(attrs))
 
     def handle_endtag(self, tag: str) -> None:
         """End what the tag ends."""
@@ -102,8 +111,13 @@ class _Reader(HTMLParser):
         if not self._hidden:
             self._text.append(data if self._verbatim else " ".join(re.split(r"[ \t\r\n\f]+", data)))
 
+    def _mark_layout(self, tag: str) -> None:
+        if self._tables and (tag in _HEADINGS or tag == "table"):
+            self._tables[-1].lays_out = True
+
     def _show(self, attributes: dict[str, str | None]) -> None:
-        image = self._image(attributes.get("src") or "")
+        address = attributes.get("src") or attributes.get("href") or attributes.get("xlink:href") or ""
+        image = page_image(_embedded(address) or self._find(address), self._limits)
         if image is not None:
             self._end_block()
             self._blocks.append(image)
@@ -132,19 +146,21 @@ class _Table:
 
     def __init__(self, before: list[str | PageImage]) -> None:
         self.before = before
+        self.lays_out = False
+        self._has_header = False
         self._rows: list[list[list[str | PageImage]]] = []
         self._reaching: dict[int, tuple[int, list[str | PageImage]]] = {}
         self._open: tuple[int, int] | None = None
 
-    def begin_row(self) -> None:
-        """Begin a row, after what reaches down into the end of the one before."""
+    def begin(self, tag: str, attributes: dict[str, str | None]) -> None:
+        """Begin a row, after what reaches down into the end of the one before, or a cell, with its span."""
+        if tag != "tr":
+            self._open = _span(attributes.get("colspan")), _span(attributes.get("rowspan"))
+            self._has_header |= tag == "th"
+            return
         if self._rows:
             self._reach_down()
         self._rows.append([])
-
-    def begin_cell(self, attributes: dict[str, str | None]) -> None:
-        """Begin a cell, so wide and so high as it says."""
-        self._open = _span(attributes.get("colspan")), _span(attributes.get("rowspan"))
 
     def end_cell(self, content: list[str | PageImage]) -> None:
         """End the cell that is open; content outside of one is a cell of its own."""
@@ -172,16 +188,33 @@ class _Table:
             row.append(content)
 
     def flow(self) -> Iterator[str | PageImage]:
-        """The table as text, then its images; one that only lays out a page, cell by cell."""
+        """The table as text, then its images; one that only lays out a page, cell by cell.
+
+        A table with long cells is one of data when it has header cells or several rows of cells, and neither a heading
+        nor another table within.
+        """
         cells = [cell for row in self._rows for cell in row]
         texts = [
             [join_paragraphs(piece for piece in cell if isinstance(piece, str)) for cell in row] for row in self._rows
         ]
-        if all(len(text) <= _MAX_CELL for row in texts for text in row):
+        is_long = any(len(text) > _MAX_CELL for row in texts for text in row)
+        several_rows = sum(sum(map(bool, row)) > 1 for row in texts) >= _MIN_ROWS
+        if not is_long or (not self.lays_out and (self._has_header or several_rows)):
             yield table_text(texts)
             yield from (piece for cell in cells for piece in cell if not isinstance(piece, str))
         else:
             yield from (piece for cell in cells for piece in cell)
+
+
+def _embedded(address: str) -> bytes:
+    """The content of a ``data:`` address, empty for any other."""
+    scheme, _, content = address.partition(",")
+    if scheme[:5].lower() != "data:":
+        return b""
+    plain = unquote_to_bytes(content)
+    with suppress(ValueError):
+        return b64decode(plain) if scheme.lower().endswith(";base64") else plain
+    return b""
 
 
 def _span(given: str | None) -> int:

@@ -10,23 +10,26 @@ from itertools import groupby
 # names of its columns, since the header is far away.
 _MAX_WITHOUT_NAMES = 700
 _NUMBER = re.compile(r"[-+(]?[\d.,:/%€$\s-]+\)?")
+_PERIOD = re.compile(r"(?:\d{1,2}[-/.])*(?:19|20)\d\d(?:[-/.]\d{1,2})*")
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:
     """The rows as lines of cells, without the empty ones.
 
-    ``a | b`` for a short table or one without a header row; ``A: a | B: b`` for a long one whose header is A, B.
+    ``a | b`` for a short table or one without a header row; ``A: a | B: b`` for a long one whose header is A, B. Rows
+    of one cell above the header are titles.
     """
     cleaned = [[" ".join(cell.split()) for cell in row] for row in rows]
     cleaned = [row for row in cleaned if any(row)]
     lines = [" | ".join(cell for cell in row if cell) for row in cleaned]
-    if cleaned and _is_header(cleaned[0]) and sum(map(len, lines)) > _MAX_WITHOUT_NAMES:
-        names = cleaned[0]
-        lines[1:] = [
+    first = next((at for at, row in enumerate(cleaned) if _width(row) > 1), 0)
+    if sum(map(len, lines)) > _MAX_WITHOUT_NAMES and _is_header(cleaned[first], below=cleaned[first + 1 :]):
+        names = cleaned[first]
+        lines[first + 1 :] = [
             " | ".join(
                 f"{names[n]}: {cell}" if n < len(names) and names[n] else cell for n, cell in enumerate(row) if cell
             )
-            for row in cleaned[1:]
+            for row in cleaned[first + 1 :]
         ]
     return "\n".join(lines)
 
@@ -37,6 +40,14 @@ def tables_text(rows: Iterable[Sequence[str]]) -> str:
     return "\n\n".join(map(table_text, tables))
 
 
-def _is_header(row: Sequence[str]) -> bool:
-    names = [cell for cell in row if cell]
-    return len(names) > 1 and len(set(names)) == len(names) and not any(_NUMBER.fullmatch(name) for name in names)
+def _width(row: Sequence[str]) -> int:
+    return sum(map(bool, row))
+
+
+def _is_header(row: Sequence[str], *, below: Sequence[Sequence[str]]) -> bool:
+    """Whether the cells name columns: there are two at least, and the numbers are years or dates over other things."""
+    return len({*row} - {""}) > 1 and not any(
+        _NUMBER.fullmatch(name)
+        and (not _PERIOD.fullmatch(name) or any(_PERIOD.fullmatch(other[at]) for other in below if at < len(other)))
+        for at, name in enumerate(row)
+    )

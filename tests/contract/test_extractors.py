@@ -69,6 +69,9 @@ class TestFormats:
             (documents.picture(kind="JPEG"), "a.png", "image/png", "image/jpeg"),
             (documents.picture(kind="WEBP"), "a", "", "image/webp"),
             (documents.tiff(["a"]), "a", "", "image/tiff"),
+            (documents.picture(kind="GIF"), "a", "", "image/gif"),
+            (documents.picture(kind="BMP"), "a", "", "image/bmp"),
+            (b"BMW fabrica motores en Baviera desde 1916.", "a", "", "text/plain"),
         ],
     )
     def test_content_says_what_a_file_is_and_the_name_only_what_content_cannot(self, read, data, name, declared, found):
@@ -78,7 +81,7 @@ class TestFormats:
         ("data", "what"),
         [
             (b"\x7fELF" + bytes(600), "a program"),
-            (b"GIF89a" + bytes(600), "a GIF image"),
+            (b"\xd7\xcd\xc6\x9a" + bytes(600), "a WMF image"),
             (bytes(range(256)) * 4, "no known type"),
         ],
     )
@@ -167,7 +170,7 @@ class TestText:
 
 
 class TestImages:
-    @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "TIFF"])
+    @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP"])
     def test_an_image_is_a_page_whose_image_is_to_be_described(self, read, kind):
         _, (page,) = read(documents.picture(kind=kind))
         (image,) = page.images
@@ -302,8 +305,13 @@ class TestPdf:
         assert len(page.images) == 1
 
     def test_an_image_that_cannot_be_decoded_leaves_the_page_its_text(self, read):
-        _, (page,) = read(documents.broken_image_pdf("hola mundo, otra vez por aquí"))
-        assert page == Page(1, "hola mundo, otra vez por aquí")
+        text = "El esquema muestra la bomba."
+        _, (page,) = read(documents.broken_image_pdf(text))
+        assert (page.number, page.text, [image.fault for image in page.images]) == (
+            1,
+            text,
+            ["IMAGE_UNREADABLE: it cannot be decoded"],
+        )
 
     def test_an_owner_s_password_does_not_keep_from_reading(self, read):
         assert read(documents.encrypted_pdf("hola", user_password=""))[1] == [Page(1, "hola")]
@@ -321,6 +329,14 @@ class TestPdf:
     def test_a_file_of_which_nothing_can_be_read_is_corrupt(self, read, size):
         with pytest.raises(ExtractionError, match="CORRUPT"):
             read(documents.text_pdf(PROSE)[:size])
+
+    def test_a_damaged_file_whose_pages_have_no_contents_is_blank(self, read):
+        blank = documents.raw_pdf(
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] >>",
+        )
+        assert read(blank[: blank.index(b"xref")] + b"trailer\n<< /Root 1 0 R >>\n%%EOF")[1] == [Page(1, "")]
 
     def test_what_one_library_cannot_open_another_may(self, read):
         """MuPDF refuses a page tree that names a page twice, and PDFium does not."""
@@ -404,6 +420,33 @@ class TestFlows:
         _, pages = read(data)
         assert [(page.text, len(page.images)) for page in pages] == [("Antes.", 1), ("Después.", 0)]
         assert pages[0].images == read(documents.picture())[1][0].images
+
+    @pytest.mark.parametrize("kind", ["GIF", "BMP"])
+    def test_an_image_of_an_older_format_is_read(self, read, kind):
+        assert [len(page.images) for page in read(documents.word("Antes.", documents.picture(kind=kind)))[1]] == [1]
+
+    @pytest.mark.parametrize(
+        ("data", "why"),
+        [
+            (documents.picture()[:300], "cannot be decoded"),
+            (documents.picture(kind="JPEG")[:700], "cannot be decoded"),
+            (documents.enhanced_metafile(size=(300, 200)), "cannot be decoded"),
+            (b"nada", "no format that can be read"),
+        ],
+        ids=["png", "jpeg", "emf", "unknown"],
+    )
+    def test_an_image_that_cannot_be_decoded_is_there_and_says_so(self, read, data, why):
+        word = documents.rezipped(documents.word("Antes.", documents.picture()), {"word/media/image1.png": data})
+        _, (page,) = read(word)
+        (image,) = page.images
+        assert (page.text, image.data) == ("Antes.", b"")
+        assert str(image.fault).startswith("IMAGE_UNREADABLE: ")
+        assert why in str(image.fault)
+
+    def test_an_icon_is_decoration_whether_it_can_be_decoded_or_not(self, read):
+        icon = documents.enhanced_metafile(size=(16, 16))
+        word = documents.rezipped(documents.word("Antes.", documents.picture()), {"word/media/image1.png": icon})
+        assert read(word)[1] == [Page(None, "Antes.")]
 
     def test_each_row_of_a_long_table_says_the_names_of_its_columns(self, read):
         rows = read(documents.word(LONG_TABLE))[1][0].text.split("\n")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from services.chassis.kernel.errors import UnavailableError
+from services.embeddings.adapters.describers.ocr import OcrImageDescriber
 from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
 from services.embeddings.domain.file_work import Recipe
@@ -91,6 +93,28 @@ async def test_a_picture_that_cannot_be_described_ends_empty_and_says_why(world:
     status = await world.status(file_id)
     assert (status["outcome"], status["outcome_reason"]) == ("EMPTY", "IMAGES_NOT_DESCRIBED")
     assert (status["page_kinds"], status["failed_descriptions"]) == ({"unreadable": 1}, 1)
+
+
+async def test_what_nobody_can_decode_is_counted_and_named_and_asked_of_no_provider(world: World) -> None:
+    drawing = documents.enhanced_metafile(size=(300, 200))
+    word = documents.rezipped(documents.word(documents.picture()), {"word/media/image1.png": drawing})
+    status = await world.status(await world.store(word, "plano.docx"))
+    assert (status["outcome"], status["outcome_reason"]) == ("EMPTY", "IMAGES_UNREADABLE")
+    assert status["failed_descriptions"] == 1
+    assert status["description_error"].startswith("IMAGE_UNREADABLE: it cannot be decoded")
+    assert world.paid() == (0, 0)
+
+
+async def test_a_garbled_page_of_which_nothing_can_be_recognised_is_called_garbled(world: World) -> None:
+    ocr = OcrImageDescriber()
+    world.use_case = replace(world.use_case, describer=ocr)
+    garbled = documents.garbled_pdf("~ ~ ~ ~ ~ ~")
+    status = await world.status(await world.store(garbled, "arabe.pdf"))
+    assert (status["outcome"], status["outcome_reason"]) == ("EMPTY", "GARBLED_TEXT")
+    whole = documents.merged_pdf(documents.text_pdf(PROSE), garbled)
+    status = await world.status(await world.store(whole, "medio.pdf"))
+    assert (status["outcome"], status["outcome_reason"]) == ("INDEXED", "UNREADABLE_PAGES 2")
+    await ocr.aclose()
 
 
 async def test_pages_are_counted_by_what_they_are(world: World) -> None:

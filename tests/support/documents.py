@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,17 +132,14 @@ def inline_image_pdf() -> bytes:
     return one_page_pdf(b"BT /F1 12 Tf 50 700 Td (La figura muestra las presiones.) Tj ET\n" + image)
 
 
-def broken_image_pdf(text: str) -> bytes:
+def broken_image_pdf(text: str, *, code: str = "DCT") -> bytes:
     """A PDF whose page shows an image of which no byte can be decoded."""
     image = (
         b"<< /Type /XObject /Subtype /Image /Width 200 /Height 200 /ColorSpace /DeviceRGB /BitsPerComponent 8"
-        b" /Filter /JPXDecode /Length 4 >>\nstream\nnada\nendstream"
+        b" /Filter /%sDecode /Length 4 >>\nstream\nnada\nendstream" % code.encode()
     )
     words = b"BT /F1 12 Tf 50 700 Td (" + text.encode("latin-1") + b") Tj ET\n"
-    shown = words + b"q 200 0 0 200 100 400 cm /I Do Q"
-    return one_page_pdf(shown, b"/XObject << /I 6 0 R >>", image).replace(
-        b"/Helvetica", b"/Helvetica /Encoding /WinAnsiEncoding"
-    )
+    return one_page_pdf(words + b"q 200 0 0 200 100 400 cm /I Do Q", b"/XObject << /I 6 0 R >>", image)
 
 
 def picture(
@@ -152,6 +150,12 @@ def picture(
     image = drawn(lines, size)
     (image.convert("I").convert(mode) if mode == "I;16" else image.convert(mode)).save(file, kind)
     return file.getvalue()
+
+
+def enhanced_metafile(*, size: tuple[int, int]) -> bytes:
+    """The header of an EMF image of so many pixels at 72 dots per inch: nothing is drawn in it."""
+    inches = [round(length * 2540 / 72) for length in size]
+    return struct.pack("<10i4s16i", 1, 108, 0, 0, *size, 0, 0, *inches, b" EMF", 1 << 16, *[0] * 15)
 
 
 def drawn(lines: Sequence[str], size: tuple[int, int]) -> Image.Image:

@@ -1,5 +1,7 @@
 """Image descriptions in the text of their page."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.embeddings.domain.document import Page, PageFault, PageImage, PageKind, PageLayout, Rect, Span
@@ -58,6 +60,23 @@ def test_a_description_stands_where_its_lines_stand_in_the_image_or_all_over_it(
     ]
 
 
+def test_a_word_that_the_image_of_the_whole_page_says_is_not_said_twice():
+    image = PageImage("d1", "image/png", b"", 100, 50)
+    words = "Bomba B-7\nfig. 12"
+    spans = (Span(0, 9, Rect(1, 2, 3, 4)), Span(10, 17, Rect(5, 6, 7, 8)))
+    layout = PageLayout(6000, 8000, "pt", spans, (Rect(0, 0, 6000, 8000),))
+    page = enrich(Page(1, words, (image,), layout=layout), described("BOMBA B-7: 3 bar. Fig 2."))
+    assert page.layout is not None
+    assert page.text == "12\n[Imagen: BOMBA B-7: 3 bar. Fig 2.]"
+    assert [(page.text[start:end], tuple(rect)) for start, end, rect in page.layout.spans] == [
+        ("12", (5, 6, 7, 8)),
+        ("BOMBA B-7: 3 bar. Fig 2.", (0, 0, 6000, 8000)),
+    ]
+    beside = replace(layout, images=(Rect(0, 0, 100, 100),))
+    assert enrich(Page(1, words, (image,), layout=beside), described("Bomba")).text == f"{words}\n[Imagen: Bomba]"
+    assert enrich(Page(1, words, (image,), layout=layout), described("")).text == words
+
+
 FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")
 
 
@@ -69,7 +88,8 @@ FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")
         (Page(1, ""), described("INFORME 2024"), PageKind.OCR),
         (Page(1, "12"), [FAILED], PageKind.TEXT),
         (Page(1, ""), [FAILED], PageKind.UNREADABLE),
-        (Page(1, " \n"), described(""), PageKind.EMPTY),
+        (Page(1, " \n"), [], PageKind.EMPTY),
+        (Page(1, " \n"), described(""), PageKind.UNREADABLE),
         (Page(1, "", fault=PageFault.GARBLED), described("INFORME 2024"), PageKind.GARBLED),
         (Page(1, "", fault=PageFault.UNREADABLE), [], PageKind.UNREADABLE),
     ],

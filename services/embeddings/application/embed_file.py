@@ -25,7 +25,7 @@ from services.embeddings.application.ports import (
     ObjectReader,
 )
 from services.embeddings.domain.chunk import Chunk, DocumentText
-from services.embeddings.domain.document import ExtractedDocument, Page, PageImage
+from services.embeddings.domain.document import ExtractedDocument, Page, PageFault, PageImage
 from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, PageRecord, Stage
 
@@ -84,7 +84,9 @@ class EmbedFile:
         distinct = {image.digest: image for page in document.pages for image in page.images}
         if not distinct:
             return {}
-        known = await self.known_descriptions.find(claim.tenant_id, self.describer.name, list(distinct))
+        known = {digest: ImageDescription("", image.fault) for digest, image in distinct.items() if image.fault}
+        sound = [digest for digest in distinct if digest not in known]
+        known |= await self.known_descriptions.find(claim.tenant_id, self.describer.name, sound)
         missing = [image for digest, image in distinct.items() if digest not in known]
         with _tracer.start_as_current_span(
             "describe images", attributes={"cauce.images": len(distinct), "cauce.images.known": len(known)}
@@ -143,12 +145,6 @@ class EmbedFile:
         descriptions: Mapping[str, ImageDescription],
         text: DocumentText,
     ) -> FileResult:
-        reason = None
-        if not text.text:
-            has_failed = any(description.error for description in descriptions.values())
-            reason = "EMPTY_FILE" if context.size_bytes == 0 else "IMAGES_NOT_DESCRIBED" if has_failed else "NO_TEXT"
-        elif document.unreadable_pages:
-            reason = f"UNREADABLE_PAGES {', '.join(map(str, document.unreadable_pages))}"
         spans = dict(zip(text.numbers, text.spans, strict=True))
         pages = (
             PageRecord(
@@ -163,7 +159,7 @@ class EmbedFile:
             media_type=document.media_type,
             page_count=document.page_count,
             outcome=Outcome.INDEXED if text.text else Outcome.EMPTY,
-            outcome_reason=reason,
+            outcome_reason="EMPTY_FILE" if context.size_bytes == 0 else _reason(document, descriptions, text),
             space_id=self.space_id,
             declared_language=context.language,
             pages=tuple(pages),
@@ -174,3 +170,19 @@ class EmbedFile:
 
 def _of(page: Page, descriptions: Mapping[str, ImageDescription]) -> list[ImageDescription]:
     return [descriptions[image.digest] for image in page.images]
+
+
+def _reason(
+    document: ExtractedDocument, descriptions: Mapping[str, ImageDescription], text: DocumentText
+) -> str | None:
+    """Why there is no text, or which pages are missing in it."""
+    if text.text:
+        read = set(text.numbers)
+        unread = [str(page.number) for page in document.pages if page.fault and page.number not in read]
+        return f"UNREADABLE_PAGES {', '.join(unread)}" if unread else None
+    faults = {image.digest: image.fault for page in document.pages for image in page.images}
+    if any(description.error and not faults[digest] for digest, description in descriptions.items()):
+        return "IMAGES_NOT_DESCRIBED"
+    if any(page.fault is PageFault.GARBLED for page in document.pages):
+        return "GARBLED_TEXT"
+    return "IMAGES_UNREADABLE" if any(faults.values()) else "NO_TEXT"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from hashlib import sha256
+from typing import NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class PageImage:
         data: the encoded image.
         width: pixels.
         height: pixels.
+        fault: why the image could not be decoded; it has no data and no size then.
     """
 
     digest: str
@@ -24,6 +26,12 @@ class PageImage:
     data: bytes = field(repr=False)
     width: int
     height: int
+    fault: str | None = None
+
+    @classmethod
+    def undecodable(cls, key: bytes, what: str) -> Self:
+        """An image that stands there and cannot be decoded: ``key`` is the same for equal ones, ``what`` says why."""
+        return cls(sha256(key).hexdigest(), "image/png", b"", 0, 0, f"IMAGE_UNREADABLE: {what}")
 
 
 class PageFault(StrEnum):
@@ -49,7 +57,7 @@ class PageKind(StrEnum):
     GARBLED = "garbled"
     """Its characters are not those that it shows; it was read as a picture."""
     UNREADABLE = "unreadable"
-    """Something is on it, and nothing of that could be read."""
+    """Something is on it, perhaps only a picture without writing, and nothing of that could be read."""
 
 
 _MIN_CHARACTERS = 20
@@ -130,13 +138,6 @@ class ExtractedDocument:
 
     media_type: str
     pages: tuple[Page, ...]
-
-    @property
-    def unreadable_pages(self) -> tuple[int, ...]:
-        """The numbers of the pages of which nothing could be read."""
-        return tuple(
-            page.number for page in self.pages if page.fault is PageFault.UNREADABLE and page.number is not None
-        )
 
     @property
     def page_count(self) -> int | None:

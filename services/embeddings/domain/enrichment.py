@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,11 @@ from services.embeddings.domain.document import (
     Span,
     is_nearly_empty,
 )
+from services.embeddings.domain.placed_text import PlacedText, placed_text
 
 _OPENING = "[Imagen: "
+_WORD = re.compile(r"(\S+)\s*")
+_LETTERS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,14 @@ def enrich(page: Page, descriptions: Sequence[ImageDescription]) -> Page:
     """The page with a line ``[Imagen: ...]`` after its text for the description of each of its images, in order.
 
     A description is one line, whatever line ends it came with; an empty one leaves nothing. What failed to be
-    described has no description: an error's message must never come in here.
+    described has no description: an error's message must never come in here. Where an image shows the whole page, the
+    words of its text that the description has are not said twice.
     """
-    text = page.text if page.text.strip() else ""
-    spans = list(page.layout.spans) if page.layout and text else []
+    own = placed_text(page)
+    if page.layout and page.layout.images == (page.layout.whole,):
+        own = _without_words_of(own, descriptions[0].text)
+    text = own.text if own.text.strip() else ""
+    spans = list(own.spans) if text else []
     for index, description in enumerate(descriptions):
         line = " ".join(sanitise(description.text).split())
         if line:
@@ -51,6 +59,12 @@ def enrich(page: Page, descriptions: Sequence[ImageDescription]) -> Page:
                 spans += _placed(line, description, page.images[index], page.layout.images[index], len(text))
             text += f"{line}]"
     return replace(page, text=text, layout=page.layout and replace(page.layout, spans=tuple(spans)))
+
+
+def _without_words_of(own: PlacedText, description: str) -> PlacedText:
+    said = set(_LETTERS.findall(description.casefold()))
+    words = (match for match in _WORD.finditer(own.text) if said.issuperset(_LETTERS.findall(match[1].casefold())))
+    return own.without(match.span() for match in words) if said else own
 
 
 def _placed(line: str, description: ImageDescription, image: PageImage, place: Rect, offset: int) -> Iterator[Span]:
@@ -75,4 +89,4 @@ def kind_of(page: Page, descriptions: Sequence[ImageDescription], described: Pag
         return described
     if page.text.strip():
         return PageKind.TEXT
-    return PageKind.UNREADABLE if any(description.error for description in descriptions) else PageKind.EMPTY
+    return PageKind.UNREADABLE if descriptions else PageKind.EMPTY

@@ -1,4 +1,4 @@
-"""PNG, JPEG, WebP and TIFF: one page for each frame, whose image is to be described."""
+"""PNG, JPEG, WebP, GIF, BMP and TIFF: one page for each frame, whose image is to be described."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _MAGIC = {
     b"\xff\xd8\xff": "image/jpeg",
     b"II*\0": "image/tiff",
     b"MM\0*": "image/tiff",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
 }
 
 
@@ -27,6 +29,8 @@ def recognise(sample: Sample) -> str | None:
     """The media type by magic number."""
     if sample.head[:4] == b"RIFF" and sample.head[8:12] == b"WEBP":
         return "image/webp"
+    if sample.head[:2] == b"BM" and sample.head[15:18] == bytes(3):  # a text may begin with those letters
+        return "image/bmp"
     return next((media_type for magic, media_type in _MAGIC.items() if sample.head.startswith(magic)), None)
 
 
@@ -77,6 +81,8 @@ FORMAT = Format(
         "image/jpeg": (".jpg", ".jpeg"),
         "image/webp": (".webp",),
         "image/tiff": (".tif", ".tiff"),
+        "image/gif": (".gif",),
+        "image/bmp": (".bmp",),
     },
     recognise=recognise,
     read=read,

@@ -20,6 +20,7 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
     RENDER_DPI,
+    UNDECODABLE,
     UNIT,
     Furniture,
     is_garbled,
@@ -30,7 +31,6 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
-from services.embeddings.adapters.extractors.placed_text import PlacedText
 from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
 from services.embeddings.domain.document import (
     TENTHS,
@@ -43,6 +43,7 @@ from services.embeddings.domain.document import (
     is_nearly_empty,
 )
 from services.embeddings.domain.errors import page_not_found
+from services.embeddings.domain.placed_text import PlacedText
 
 
 @contextmanager
@@ -69,6 +70,8 @@ pymupdf.TOOLS.mupdf_display_warnings(False)
 
 # Ligatures are taken apart, an unknown glyph is U+FFFD and not any letter, images leave their place.
 _TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP | pymupdf.TEXT_PRESERVE_IMAGES
+# What MuPDF says of an image of which it could not decode all: one that shows nothing then is no decoration.
+_WITHOUT_DATA = "truncated image"
 _INVISIBLE = 3
 _RIGHTWARDS = 0.5
 _BUFFER_BYTES = 64 * 1024
@@ -86,7 +89,7 @@ def read(source: Source) -> Iterator[Page]:
     with document:
         source.limits.require("pages", document.page_count)
         reader = _PageReader(document, source)
-        yield from read_pages(document.page_count, reader.read, is_repaired=document.is_repaired)
+        yield from read_pages(document.page_count, reader.read)
 
 
 def render(source: Source, number: int, size: int) -> Image.Image:
@@ -144,7 +147,10 @@ class _PageReader:
                     return Page(number, found.text, (shown,), PageFault.GARBLED if garbled else None, layout)
         images = list(self._distinct_images(page, placed))
         layout = replace(_layout(page), spans=found.spans, images=tuple(place for _, place in images))
-        return Page(number, found.text, tuple(image for image, _ in images), layout=layout)
+        # What stood on a blank page that has contents may have been in the part of a damaged file that is lost.
+        is_lost = self._document.is_repaired and not (found.text or images) and page.get_contents()
+        fault = PageFault.UNREADABLE if is_lost else None
+        return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
     def _text(self, page: Any, text_page: Any, blocks: list[dict[str, Any]]) -> PlacedText:
         texts = [
@@ -186,9 +192,12 @@ class _PageReader:
                 continue
             seen.add(key)
             if key not in self._images:
-                self._images[key] = None
+                self._images[key] = PageImage.undecodable(key.encode(), UNDECODABLE)
                 with whatever_breaks():
-                    self._images[key] = self._decode(page, pieces, rect)
+                    pymupdf.TOOLS.reset_mupdf_warnings()
+                    shown = self._decode(page, pieces, rect)
+                    if shown is not None or _WITHOUT_DATA not in pymupdf.TOOLS.mupdf_warnings():
+                        self._images[key] = shown
             image = self._images[key]
             if image is not None:
                 yield image, _in_tenths(rect * page.rotation_matrix)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import accumulate
 
 import regex
 
 from services.embeddings.adapters.extractors.format import Sample
 from services.embeddings.adapters.extractors.limits import is_out_of_memory
-from services.embeddings.adapters.extractors.placed_text import PlacedText, placed_text, with_text
 from services.embeddings.domain.document import Page, PageFault
 from services.embeddings.domain.errors import ExtractionError
+from services.embeddings.domain.placed_text import PlacedText, placed_text, with_text
 
 MEDIA_TYPES = {"application/pdf": (".pdf",)}
 RENDER_DPI = 200
 POINTS_PER_INCH = 72
 UNIT = "pt"
+UNDECODABLE = "it cannot be decoded"
 
 # What stands for a glyph of no known meaning: the sign for that, private and unassigned characters, control characters.
 _UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}[\p{Cc}--\s]]", regex.V1)
@@ -52,23 +52,20 @@ def corrupt(message: str) -> ExtractionError:
     )
 
 
-def read_pages(count: int, read: Callable[[int], Page], *, is_repaired: bool = False) -> Iterator[Page]:
+def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
     """The pages by index. One that cannot be read is empty and says so.
 
     Raises:
         ExtractionError: ``CORRUPT`` when the document is damaged and nothing of it can be read.
     """
-    is_damaged, is_blank = is_repaired or count == 0, True
+    is_damaged, is_blank = count == 0, True
     running = RunningLines()
     for index in range(count):
         page = Page(index + 1, "", fault=PageFault.UNREADABLE)
         with whatever_breaks():
             page = read(index)
-        nothing = not (page.text.strip() or page.images)
-        if is_repaired and nothing:
-            page = replace(page, fault=PageFault.UNREADABLE)  # what stood on it may have been in the part that is lost
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
-        is_blank = is_blank and nothing
+        is_blank = is_blank and not (page.text.strip() or page.images)
         yield running.left_out_of(page, index)
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")

@@ -20,6 +20,7 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
     RENDER_DPI,
+    UNDECODABLE,
     UNIT,
     Furniture,
     corrupt,
@@ -31,7 +32,6 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
-from services.embeddings.adapters.extractors.placed_text import PlacedText
 from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
 from services.embeddings.domain.document import (
     TENTHS,
@@ -44,6 +44,7 @@ from services.embeddings.domain.document import (
     is_nearly_empty,
 )
 from services.embeddings.domain.errors import page_not_found
+from services.embeddings.domain.placed_text import PlacedText
 
 _LINE_ENDS = "\r\n"
 # How PDFium marks a hyphen that parts a word at the end of a line; it leaves the line's end out.
@@ -136,12 +137,16 @@ class _PageReader:
                 continue
             seen.add(key)
             if key not in self._images:
-                self._images[key] = None
+                self._images[key] = PageImage.undecodable(key.encode(), UNDECODABLE)
                 with whatever_breaks():
                     rendered = rendered or _render(page)
                     scale = rendered.width / width
                     left, top, right, bottom = (round(corner * scale) for corner in corners)
-                    self._images[key] = bounded(rendered.crop((left, top, right, bottom)))
+                    shown = bounded(rendered.crop((left, top, right, bottom)))
+                    if shown is None:
+                        for index in group:  # raises where it shows nothing because it cannot be decoded
+                            placed[index][0].get_bitmap().close()
+                    self._images[key] = shown
             image = self._images[key]
             if image is not None:
                 yield image, _in_tenths(corners)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from io import BytesIO
 from typing import IO
 
-from PIL import Image, ImageOps, TiffImagePlugin, WebPImagePlugin
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin, WmfImagePlugin
 
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.domain.document import PageImage
@@ -17,9 +17,18 @@ from services.embeddings.domain.document import PageImage
 MAX_SIDE = 2000
 # Imported with this module, not at the first image: processes are forked from one that has imported it.
 Image.preinit()
-_PLUGINS = (TiffImagePlugin, WebPImagePlugin)
+_PLUGINS = (TiffImagePlugin, WebPImagePlugin, WmfImagePlugin)
 
-MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "TIFF": "image/tiff"}
+MEDIA_TYPES = {
+    "PNG": "image/png",
+    "JPEG": "image/jpeg",
+    "WEBP": "image/webp",
+    "TIFF": "image/tiff",
+    "GIF": "image/gif",
+    "BMP": "image/bmp",
+}
+# EMF and WMF tell their size, by which an icon is decoration, and no more.
+_KNOWN = (*MEDIA_TYPES, "WMF")
 
 _MIN_SIDE = 32
 _MAX_RATIO = 20
@@ -33,18 +42,22 @@ Image.MAX_IMAGE_PIXELS = None
 
 def open_image(file: IO[bytes], limits: ExtractionLimits) -> Image.Image:
     """Open an image without decoding it. Raises ResourceLimitError for too many pixels, OSError for no image."""
-    image = Image.open(file, formats=tuple(MEDIA_TYPES))
+    image = Image.open(file, formats=_KNOWN)
     limits.require("pixels", image.width * image.height)
     return image
 
 
 def page_image(data: bytes, limits: ExtractionLimits) -> PageImage | None:
-    """The bounded image of an encoded one, None for decoration and for what cannot be decoded."""
+    """The bounded image of an encoded one, an undecodable one for what is none, None for decoration and for nothing."""
+    if not data:
+        return None
     try:
         with open_image(BytesIO(data), limits) as image:
             return bounded(image)
-    except (OSError, SyntaxError, ValueError):
-        return None
+    except UnidentifiedImageError:
+        return PageImage.undecodable(data, "it is of no format that can be read")
+    except (OSError, SyntaxError, ValueError) as error:
+        return PageImage.undecodable(data, f"it cannot be decoded ({error})"[:200])
 
 
 def is_small(width: float, height: float) -> bool:

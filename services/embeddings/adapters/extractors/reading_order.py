@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 
 import regex
 
-from services.embeddings.adapters.extractors.placed_text import PlacedText
+from services.embeddings.domain.placed_text import PlacedText
 
 # A gutter parts two columns of prose: this wide at least, with lines this long on both sides. Narrower or shorter
 # ones are the space between words or between the cells of a table, whose rows must stay together.

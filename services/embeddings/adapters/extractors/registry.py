@@ -17,9 +17,9 @@ from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
-from services.embeddings.adapters.extractors.placed_text import sanitised
 from services.embeddings.domain.document import Page, PageImage
 from services.embeddings.domain.errors import ExtractionError
+from services.embeddings.domain.placed_text import sanitised
 
 HEAD_BYTES = 64 * 1024
 PLAIN_TEXT = "text/plain"
@@ -32,8 +32,7 @@ _UNREADABLE = {
     b"Rar!": "a RAR archive",
     b"BZh": "bzip2 data",
     b"\xfd7zXZ": "xz data",
-    b"GIF8": "a GIF image",
-    b"BM": "a BMP image",
+    b"\xd7\xcd\xc6\x9a": "a WMF image",
     b"\x7fELF": "a program",
     b"MZ": "a program",
     b"ID3": "sound",

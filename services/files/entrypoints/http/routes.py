@@ -230,7 +230,7 @@ async def get_page(
 ) -> RedirectResponse:
     """A page as an image: where the embeddings service, which reads documents, shows it."""
     (await files.find.get(scope, file_id)).require_content()
-    return _at_embeddings(files, f"/files/{file_id}/pages/{number}.png" + (f"?size={size}" if size else ""))
+    return _at_embeddings(files, f"/files/{file_id}/pages/{number}.png" + ("" if size is None else f"?size={size}"))
 
 
 @router.get("/{file_id}/chunks/{chunk_id}/highlight", status_code=307, response_class=RedirectResponse)

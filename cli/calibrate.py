@@ -54,10 +54,7 @@ def calibrate(
             told = calibration.report(scores, check, dataset=name, precision=precision)
             if plot is not None:
                 plots.draw_calibration(plot, told, {"relevant": scores.relevant, "irrelevant": scores.irrelevant})
-            if as_json:
-                screen.record(told)
-            else:
-                show_calibration(screen, told)
+            screen.tell(told, show_calibration)
             return True
 
         run_in_scratch(work, url=url, data_dir=data_dir, as_json=as_json, own_stack=own_stack)

@@ -62,10 +62,7 @@ def context(
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.context(query, parameters)
-        if as_json:
-            screen.record(answer)
-        else:
-            show_context(screen, answer)
+        screen.tell(answer, show_context)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

@@ -39,10 +39,7 @@ def show(
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         letter = await client.dead_letter(partition, offset)
-        if as_json:
-            screen.record(letter)
-        else:
-            _show(screen, letter)
+        screen.tell(letter, _show)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

@@ -68,10 +68,7 @@ def evaluate(
                 evaluation.save(save, told, asked, values)
             if plot is not None:
                 plots.draw_evaluation(plot, told)
-            if as_json:
-                screen.record(told)
-            else:
-                show_evaluation(screen, told)
+            screen.tell(told, show_evaluation)
             return True
 
         run_in_scratch(work, url=url, data_dir=data_dir, as_json=as_json, own_stack=own_stack)

@@ -47,10 +47,7 @@ def recall(
             told = await measure_recall(client, screen, files, asked, shares=SHARES, top_n=top_n, seed=seed)
             if plot is not None:
                 plots.draw_recall(plot, told)
-            if as_json:
-                screen.record(told)
-            else:
-                show_recall(screen, told)
+            screen.tell(told, show_recall)
             return True
 
         run(work, url=url, data_dir=data_dir, as_json=as_json)

@@ -52,10 +52,7 @@ def reindex(
         elif status:
             spaces = await client.spaces()
         for one in spaces:
-            if as_json:
-                screen.record(one)
-            else:
-                screen.say(describe(one))
+            screen.confirm(one, describe(one))
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

@@ -49,6 +49,17 @@ class Screen:
         sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
+    def tell(self, record: dict[str, Any], show: Callable[[Screen, dict[str, Any]], None]) -> None:
+        """Print a result: as JSON, or as ``show`` does for a person."""
+        if self.as_json:
+            self.record(record)
+        else:
+            show(self, record)
+
+    def confirm(self, record: dict[str, Any], sentence: str) -> None:
+        """Say what was done: as JSON, or in a sentence for a person."""
+        self.tell(record, lambda screen, _: screen.say(sentence))
+
     def say(self, text: Text | str) -> None:
         """Print a result for a person, in one line however long."""
         self._out.print(text, soft_wrap=True)

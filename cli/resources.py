@@ -70,10 +70,7 @@ def delete(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = No
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         await client.delete_resource(type_, resource_id)
-        if as_json:
-            screen.record({"type": type_, "id": resource_id, "deleted": True})
-        else:
-            screen.say(f"deleted {type_} {resource_id}")
+        screen.confirm({"type": type_, "id": resource_id, "deleted": True}, f"deleted {type_} {resource_id}")
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)
@@ -85,10 +82,7 @@ def retry(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = Non
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         await client.retry_resource(type_, resource_id)
-        if as_json:
-            screen.record({"type": type_, "id": resource_id, "announced": True})
-        else:
-            screen.say(f"announced {type_} {resource_id} again")
+        screen.confirm({"type": type_, "id": resource_id, "announced": True}, f"announced {type_} {resource_id} again")
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)
@@ -126,10 +120,7 @@ def import_(
             report = await client.import_resources(type_, path)
         except OSError as fault:
             raise CommandError("UNREADABLE", fault.strerror or str(fault), where=str(path)) from fault
-        if as_json:
-            screen.record(report)
-        else:
-            show_report(screen, report)
+        screen.tell(report, show_report)
         return not report["failed"]
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)
@@ -163,10 +154,7 @@ def search(
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.search_resources(query, parameters)
-        if as_json:
-            screen.record(answer)
-        else:
-            show_results(screen, answer)
+        screen.tell(answer, show_results)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

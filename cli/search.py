@@ -41,10 +41,7 @@ def search(
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.search(query, parameters)
-        if as_json:
-            screen.record(answer)
-        else:
-            show_results(screen, answer)
+        screen.tell(answer, show_results)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)
@@ -61,10 +58,7 @@ def chunks(
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.chunks(file_id, pages=pages)
-        if as_json:
-            screen.record(answer)
-        else:
-            show_chunks(screen, answer)
+        screen.tell(answer, show_chunks)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

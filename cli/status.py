@@ -35,10 +35,7 @@ def delete(file_id: FileId, url: Url = None, data_dir: DataDir = None, as_json: 
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         await client.delete(file_id)
-        if as_json:
-            screen.record({"file_id": file_id, "deleted": True})
-        else:
-            screen.say(f"deleted file {file_id}")
+        screen.confirm({"file_id": file_id, "deleted": True}, f"deleted file {file_id}")
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

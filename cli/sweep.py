@@ -12,10 +12,7 @@ def sweep(url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) ->
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         answer = await client.sweep()
-        if as_json:
-            screen.record(answer)
-        else:
-            show_sweep(screen, answer)
+        screen.tell(answer, show_sweep)
         return True
 
     run(work, url=url, data_dir=data_dir, as_json=as_json)

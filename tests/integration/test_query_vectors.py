@@ -25,7 +25,6 @@ from tests.support.search import (
     Index,
     IndexedChunk,
     direction,
-    open_index,
     random_directions,
     running_search,
 )
@@ -38,12 +37,6 @@ COUNT = "SELECT count(*) FROM module_search_query_vector"
 def gemini() -> Iterator[GeminiServer]:
     with GeminiServer() as server:
         yield server
-
-
-@pytest.fixture
-async def tables(database: Database) -> AsyncIterator[Index]:
-    async with open_index(database) as index:
-        yield index
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 
 from services.embeddings.application.resource_ports import Fan
@@ -261,7 +262,6 @@ class TestSweep:
         ("reason", "tampering"),
         [
             ("OTHER_SPACE", "UPDATE module_embeddings_variable SET space_id = $1"),
-            ("STALE", "UPDATE module_embeddings_variable SET embedding_text = 'x', space_id = space_id + 0 * $1"),
             ("STALE", "UPDATE module_embeddings_variable SET name = 'x', space_id = space_id + 0 * $1"),
             ("STALE", "UPDATE module_embeddings_variable SET tenant_id = 'x', space_id = space_id + 0 * $1"),
             ("MISSING", "DELETE FROM module_embeddings_variable WHERE space_id <> $1"),
@@ -282,6 +282,11 @@ class TestSweep:
         await world.drain()
         assert await world.text("variable", 5) == "# Flow"
         assert await world.mirror.sweep() == {}
+
+    async def test_a_text_has_its_own_hash_and_no_other(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        with pytest.raises(asyncpg.CheckViolationError, match="hash_is_of_the_text"):
+            await world.admin.execute("UPDATE module_embeddings_variable SET embedding_text = 'x'")
 
     async def test_what_waits_for_ever_is_stuck(self, world: ResourceWorld) -> None:
         await world.mirror.mark([await world.put("variable", 5, "Flow")])

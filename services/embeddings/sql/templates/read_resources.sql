@@ -1,9 +1,6 @@
--- What the resources $1 of one type are now, and what the index has of each; a hash that is not its text's counts as none.
+-- What the resources $1 of one type are now, and what the index has of each; a text that has no words counts as none.
 SELECT context.*, stored.tenant_id AS stored_tenant_id, stored.name AS stored_name,
-       CASE
-           WHEN stored.text_hash = sha256(convert_to(stored.embedding_text, 'UTF8')) AND lexemes.entity_id IS NOT NULL
-               THEN stored.text_hash
-       END AS stored_text_hash,
+       CASE WHEN lexemes.entity_id IS NOT NULL THEN stored.text_hash END AS stored_text_hash,
        stored.space_id AS stored_space_id
 FROM {context_view} AS context
 LEFT JOIN {table} AS stored ON stored.entity_id = context.entity_id

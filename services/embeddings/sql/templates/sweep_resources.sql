@@ -28,9 +28,7 @@ FROM (
                     AND EXISTS (SELECT FROM {table} AS other WHERE other.entity_id = mirror.entity_id)
                    THEN 'OTHER_SPACE'
                WHEN vector.entity_id IS NULL OR lexemes.entity_id IS NULL THEN 'MISSING'
-               WHEN vector.name <> context.name OR vector.tenant_id <> context.tenant_id
-                    OR vector.text_hash <> sha256(convert_to(vector.embedding_text, 'UTF8'))
-                   THEN 'STALE'
+               WHEN vector.name <> context.name OR vector.tenant_id <> context.tenant_id THEN 'STALE'
            END AS reason
     FROM {context_view} AS context
     FULL JOIN (SELECT * FROM module_embeddings_resource WHERE entity_type = $1) AS mirror USING (entity_id)

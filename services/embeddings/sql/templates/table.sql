@@ -33,6 +33,19 @@ BEGIN
 END;
 $$;
 
+-- So that whoever compares need not read the text. What an earlier release let be otherwise, the sweep makes again.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = '{table}'::regclass AND conname = 'hash_is_of_the_text'
+    ) THEN
+        DELETE FROM {table} WHERE text_hash <> sha256(convert_to(embedding_text, 'UTF8'));
+        ALTER TABLE {table}
+            ADD CONSTRAINT hash_is_of_the_text CHECK (text_hash = sha256(convert_to(embedding_text, 'UTF8')));
+    END IF;
+END;
+$$;
+
 -- Replacing vectors leaves dead tuples in the graph, and a graph full of them answers short.
 ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0.02);
 

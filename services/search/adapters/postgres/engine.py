@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
 
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.postgres.faults import DRIVER_FAULTS
+from services.chassis.postgres.queries import load_query
 from services.search.adapters.postgres.legs import Plan, Size
 from services.search.adapters.postgres.statements import assemble, fragment, fusion_fragments, fusion_values
 from services.search.application.ports import Question
+from services.search.domain.criteria import FileChunkSearchCriteria, ResourceSearchCriteria
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import Legs, Strategy
 
+EF_SEARCH_DEFAULT = 200
 EF_SEARCH_MAX = 1_000  # pgvector's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far searches go.
+
+    Attributes:
+        ef_search: what the pool's sessions are set to.
+        exact_up_to: rows are compared one by one while no more than this pass the filter and the scope: complete, where
+            an index scan would walk over others' rows. 2,000 take about 15 ms.
+        candidates: how many each leg brings to a fusion.
+        timeout_seconds: for a connection, and for a statement.
+    """
+
+    ef_search: int
+    exact_up_to: int
+    timeout_seconds: float
+    candidates: int = 50
 
 
 class SearchRun:
@@ -24,34 +46,49 @@ class SearchRun:
     Args:
         connection: whose session has the settings that the statements need.
         kind: ``chunks`` or ``resources``, the ending of the templates' names.
-        ef_search: what the session is set to.
         lexical_index: the index of words.
+        bounds: how far it goes.
+        scope: whose rows are looked at.
+        question: what is looked for.
+        criteria: how many rows, and from which score on.
+        rows: as many instead, where it is more than none.
         fragments: conditions, by name.
-        values: what fragments and templates bind, with ``tenant``.
-        timeout_seconds: for a statement.
+        values: what fragments and templates bind besides.
     """
 
     def __init__(
         self,
         connection: asyncpg.Connection,
         kind: str,
-        *,
-        ef_search: int,
         lexical_index: str,
+        bounds: Bounds,
+        *,
+        scope: AccessScope,
+        question: Question,
+        criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
+        rows: int | None,
         fragments: Mapping[str, str],
         values: Mapping[str, object],
-        timeout_seconds: float,
     ) -> None:
         self._connection = connection
         self._kind = kind
-        self._ef_search = ef_search
+        self._ef_search = bounds.ef_search
         self._fragments = {
             **fragments,
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }
-        self._values = {**values, "lexical_index": lexical_index, "table": lexical_index.removesuffix("_lexical")}
-        self._timeout = timeout_seconds
+        self._values = {
+            **values,
+            "lexical_index": lexical_index,
+            "table": lexical_index.removesuffix("_lexical"),
+            "tenant": scope.tenant_id,
+            "space": question.space_id,
+            "rows": rows or criteria.top_n,
+            "min_score": criteria.min_score,
+            "exact_up_to": bounds.exact_up_to,
+        }
+        self._timeout = bounds.timeout_seconds
 
     async def size(self) -> Size:
         """How much passes the filter."""
@@ -107,3 +144,13 @@ class SearchRun:
     async def _fetch(self, statement: str, arguments: list[Any]) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await self._connection.fetch(statement, *arguments, timeout=self._timeout)
         return rows
+
+
+async def fetch_rows(
+    connection: asyncpg.Connection, query: str, bounds: Bounds, *arguments: Any
+) -> list[asyncpg.Record]:
+    """The rows of one of the search service's own queries."""
+    rows: list[asyncpg.Record] = await connection.fetch(
+        load_query("services.search", query), *arguments, timeout=bounds.timeout_seconds
+    )
+    return rows

@@ -10,8 +10,7 @@ import asyncpg
 from opentelemetry import trace
 
 from services.chassis.kernel.scope import AccessScope
-from services.chassis.postgres.queries import load_query
-from services.search.adapters.postgres.engine import SearchRun
+from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds, SearchRun, fetch_rows
 from services.search.adapters.postgres.legs import Size, make_plan
 from services.search.adapters.postgres.result_lists import CHARACTERS_DEFAULT, ResultLists, list_key, read_version
 from services.search.adapters.postgres.statements import assemble, chunk_filter, file_filter
@@ -21,8 +20,6 @@ from services.search.domain.errors import file_not_found
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, FoundFileChunks
 
-EF_SEARCH_DEFAULT = 200
-CANDIDATES_DEFAULT = 50
 LEXICAL_INDEX = "module_embeddings_file_chunk_lexical"
 
 _KNOWN_SIZES_MAX = 10_000
@@ -51,30 +48,14 @@ class PostgresFileChunkIndex:
 
     Args:
         pool: with ``server_settings``.
-        ef_search: what the pool's sessions are set to.
-        exact_up_to: chunks are compared one by one while no more than this pass the filter and the scope, and up to
-            the geometric mean of the table's size and a tenth of this: complete, where an index scan would walk
-            over others' rows. 2,000 take about 15 ms.
-        candidates: how many each leg brings to a fusion.
-        timeout_seconds: for a connection, and for a statement.
+        bounds: chunks are compared one by one also up to the geometric mean of the table's size and a tenth of
+            ``exact_up_to``.
         cached_characters: of the results that are kept in memory.
     """
 
-    def __init__(
-        self,
-        pool: asyncpg.Pool,
-        *,
-        ef_search: int,
-        exact_up_to: int,
-        timeout_seconds: float,
-        candidates: int = CANDIDATES_DEFAULT,
-        cached_characters: int = CHARACTERS_DEFAULT,
-    ) -> None:
+    def __init__(self, pool: asyncpg.Pool, bounds: Bounds, *, cached_characters: int = CHARACTERS_DEFAULT) -> None:
         self._pool = pool
-        self._ef_search = ef_search
-        self._exact_up_to = exact_up_to
-        self._candidates = candidates
-        self._timeout = timeout_seconds
+        self._bounds = bounds
         self._lists: ResultLists[FoundFileChunks] = ResultLists(cached_characters)
         self._sizes: dict[tuple[str, int], tuple[int, Size]] = {}
         self._lexical_reads: dict[tuple[str, int], int] = {}
@@ -90,8 +71,8 @@ class PostgresFileChunkIndex:
         """The chunks that the question's legs find, best first. Raises NotFoundError for an unknown file."""
         wanted, key = criteria.filter, (scope.tenant_id, question.space_id)
         with _tracer.start_as_current_span("find chunks") as span:
-            async with self._pool.acquire(timeout=self._timeout) as connection:
-                version, words = await read_version(connection, scope, question, self._timeout)
+            async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+                version, words = await read_version(connection, scope, question, self._bounds.timeout_seconds)
                 list_of = list_key(scope, question, criteria, fusion, rows)
                 known = self._lists.find(list_of, version)
                 if known is not None:
@@ -101,26 +82,21 @@ class PostgresFileChunkIndex:
                 run = SearchRun(
                     connection,
                     "chunks",
-                    ef_search=self._ef_search,
-                    lexical_index=LEXICAL_INDEX,
+                    LEXICAL_INDEX,
+                    self._bounds,
+                    scope=scope,
+                    question=question,
+                    criteria=criteria,
+                    rows=rows,
                     fragments=fragments,
-                    values={
-                        **values,
-                        **words,
-                        "tenant": scope.tenant_id,
-                        "space": question.space_id,
-                        "rows": rows or criteria.top_n,
-                        "min_score": criteria.min_score,
-                        "exact_up_to": self._exact_up_to,
-                    },
-                    timeout_seconds=self._timeout,
+                    values={**values, **words},
                 )
                 size = await run.size() if wanted else await self._size(run, key, version)
                 plan = make_plan(
                     question,
                     size,
                     top_n=criteria.top_n,
-                    candidates=self._candidates,
+                    candidates=self._bounds.candidates,
                     filtered=bool(wanted),
                     read_before=None if wanted else self._lexical_reads.get(key),
                     exact=criteria.exact,
@@ -140,9 +116,15 @@ class PostgresFileChunkIndex:
     ) -> Mapping[tuple[str, int], float]:
         """The cosine of the question's vector with each of the passages, by its key."""
         by_id = {match.chunk_id: match.key for match in matches}
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            rows = await self._fetch(
-                connection, "chunk_cosines", scope.tenant_id, question.space_id, question.vector, list(by_id)
+        async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+            rows = await fetch_rows(
+                connection,
+                "chunk_cosines",
+                self._bounds,
+                scope.tenant_id,
+                question.space_id,
+                question.vector,
+                list(by_id),
             )
         return {by_id[row["chunk_id"]]: row["score"] for row in rows}
 
@@ -151,17 +133,18 @@ class PostgresFileChunkIndex:
     ) -> Mapping[tuple[int, int], FileChunk]:
         """The chunks right before and after the passages, by file and position, without the passages themselves."""
         files, positions = [match.file_id for match in matches], [match.position for match in matches]
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            rows = await self._fetch(connection, "chunks_beside", scope.tenant_id, files, positions)
+        async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+            rows = await fetch_rows(connection, "chunks_beside", self._bounds, scope.tenant_id, files, positions)
         return {(row["file_id"], row["position"]): _chunk(row) for row in rows}
 
     async def get_chunks(self, scope: AccessScope, criteria: FileChunksCriteria) -> FileChunks:
         """The chunks of one file in the order of its text. Raises NotFoundError for an unknown file."""
         pages = criteria.pages
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            rows = await self._fetch(
+        async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+            rows = await fetch_rows(
                 connection,
                 "chunks_of_file",
+                self._bounds,
                 criteria.file_id,
                 scope.tenant_id,
                 None if pages is None else [first for first, _ in pages],
@@ -206,13 +189,7 @@ class PostgresFileChunkIndex:
     async def _execute(
         self, connection: asyncpg.Connection, statement: str, arguments: list[object]
     ) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await connection.fetch(statement, *arguments, timeout=self._timeout)
-        return rows
-
-    async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await connection.fetch(
-            load_query("services.search", query), *arguments, timeout=self._timeout
-        )
+        rows: list[asyncpg.Record] = await connection.fetch(statement, *arguments, timeout=self._bounds.timeout_seconds)
         return rows
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import asyncpg
 from opentelemetry import trace
 
 from services.chassis.kernel.scope import AccessScope
-from services.chassis.postgres.queries import load_query
-from services.search.adapters.postgres.engine import SearchRun
-from services.search.adapters.postgres.file_chunks import CANDIDATES_DEFAULT
+from services.search.adapters.postgres.engine import Bounds, SearchRun, fetch_rows
 from services.search.adapters.postgres.legs import make_plan
 from services.search.adapters.postgres.result_lists import CHARACTERS_DEFAULT, ResultLists, list_key, read_version
 from services.search.adapters.postgres.statements import resource_filter
@@ -32,11 +29,7 @@ class PostgresResourceIndex:
     Args:
         pool: with the session settings of ``PostgresFileChunkIndex``.
         known_types: what "all types" means.
-        ef_search: what the pool's sessions are set to; it counts for each type's index.
-        exact_up_to: resources are compared one by one while there are no more than this: complete, where an index
-            scan would walk over other tenants' rows.
-        candidates: how many each leg brings to a fusion.
-        timeout_seconds: for a connection, and for a statement.
+        bounds: ``ef_search`` counts for each type's index.
         cached_characters: of the results that are kept in memory.
     """
 
@@ -44,19 +37,13 @@ class PostgresResourceIndex:
         self,
         pool: asyncpg.Pool,
         known_types: Collection[str],
+        bounds: Bounds,
         *,
-        ef_search: int,
-        exact_up_to: int,
-        timeout_seconds: float,
-        candidates: int = CANDIDATES_DEFAULT,
         cached_characters: int = CHARACTERS_DEFAULT,
     ) -> None:
         self._pool = pool
         self._known_types = sorted(known_types)
-        self._ef_search = ef_search
-        self._exact_up_to = exact_up_to
-        self._candidates = candidates
-        self._timeout = timeout_seconds
+        self._bounds = bounds
         self._lists: ResultLists[FoundResources] = ResultLists(cached_characters)
 
     async def search(
@@ -69,8 +56,8 @@ class PostgresResourceIndex:
     ) -> FoundResources:
         """The resources that the question's legs find, best first."""
         with _tracer.start_as_current_span("find resources") as span:
-            async with self._pool.acquire(timeout=self._timeout) as connection:
-                version, words = await read_version(connection, scope, question, self._timeout)
+            async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+                version, words = await read_version(connection, scope, question, self._bounds.timeout_seconds)
                 list_of = list_key(scope, question, criteria, fusion, rows)
                 known = self._lists.find(list_of, version)
                 if known is not None:
@@ -79,27 +66,21 @@ class PostgresResourceIndex:
                 run = SearchRun(
                     connection,
                     "resources",
-                    ef_search=self._ef_search,
-                    lexical_index=LEXICAL_INDEX,
+                    LEXICAL_INDEX,
+                    self._bounds,
+                    scope=scope,
+                    question=question,
+                    criteria=criteria,
+                    rows=rows,
                     fragments=fragments,
-                    values={
-                        **values,
-                        **words,
-                        "tenant": scope.tenant_id,
-                        "space": question.space_id,
-                        "types": list(criteria.entity_types) or self._known_types,
-                        "rows": rows or criteria.top_n,
-                        "min_score": criteria.min_score,
-                        "exact_up_to": self._exact_up_to,
-                    },
-                    timeout_seconds=self._timeout,
+                    values={**values, **words, "types": list(criteria.entity_types) or self._known_types},
                 )
                 size = await run.size()
                 plan = make_plan(
                     question,
                     size,
                     top_n=criteria.top_n,
-                    candidates=self._candidates,
+                    candidates=self._bounds.candidates,
                     filtered=bool(criteria.entity_types or criteria.filter),
                     read_before=None,
                 )
@@ -116,23 +97,26 @@ class PostgresResourceIndex:
     ) -> Mapping[tuple[str, int], float]:
         """The cosine of the question's vector with each of the resources, by its key."""
         types, ids = [match.entity_type for match in matches], [match.entity_id for match in matches]
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            rows = await self._fetch(
-                connection, "resource_cosines", scope.tenant_id, question.space_id, question.vector, types, ids
+        async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+            rows = await fetch_rows(
+                connection,
+                "resource_cosines",
+                self._bounds,
+                scope.tenant_id,
+                question.space_id,
+                question.vector,
+                types,
+                ids,
             )
         return {(row["entity_type"], row["entity_id"]): row["score"] for row in rows}
 
     async def find(self, scope: AccessScope, key: ResourceKey) -> StoredResource | None:
         """What the index holds of a resource, None when it has none within the scope."""
-        async with self._pool.acquire(timeout=self._timeout) as connection:
-            rows = await self._fetch(connection, "stored_resource", key.entity_type, key.entity_id, scope.tenant_id)
+        async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
+            rows = await fetch_rows(
+                connection, "stored_resource", self._bounds, key.entity_type, key.entity_id, scope.tenant_id
+            )
         return StoredResource(**rows[0]) if rows else None
-
-    async def _fetch(self, connection: asyncpg.Connection, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await connection.fetch(
-            load_query("services.search", query), *arguments, timeout=self._timeout
-        )
-        return rows
 
 
 def _match(row: asyncpg.Record) -> ResourceMatch:

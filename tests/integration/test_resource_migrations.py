@@ -21,7 +21,7 @@ from services.chassis.resource_types import DEFAULT_FOLDER, load_resource_types
 from tests.support.files import TENANT, FilesServer, running_files
 from tests.support.postgres import Database, temporary_folder
 from tests.support.resources import ResourceWorld, resource_world
-from tests.support.search import running_search
+from tests.support.search import direction, open_index, running_search
 
 DECLARATION = """
 description = "A machine that people look after."

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support.broker import EMBEDDED, KINDS, Kafka, running_broker
+from tests.support.broker import APACHE, EMBEDDED, KINDS, Kafka, running_broker
 from tests.support.postgres import Database, PostgresServer, running_postgres
 
 CALLERS_SETTINGS = ("CAUCE_", "OTEL_", "GEMINI_", "GOOGLE_")
@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The caller's settings are not the tests': no key of theirs is used, no trace is sent to them."""
     config.addinivalue_line("markers", "broker: talks to a broker (set by itself)")
+    config.addinivalue_line("markers", "apache: needs what the Apache broker alone has, and runs on no other")
     given = getattr(config, "workerinput", os.environ)
     kind = given.get(TEST_BROKER, EMBEDDED)
     if kind not in KINDS:
@@ -44,11 +45,13 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[TEST_BROKER] = node.config.stash[BROKER_KIND]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that talk to a broker, so that they can be run on another one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that talk to a broker, so that they can be run on another one; leave out those of another."""
     for item in items:
         if "broker_kind" in getattr(item, "fixturenames", ()):
             item.add_marker("broker")
+    if config.stash[BROKER_KIND] != APACHE:
+        items[:] = [item for item in items if item.get_closest_marker("apache") is None]
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from services.chassis.models.limiter import CallQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import Embedder, build_document_embedder, build_vision, get_space
 from services.chassis.models.space import EmbeddingSpace
-from services.chassis.postgres.patience import once_database_answers
+from services.chassis.postgres.patience import Patience
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.chunking import StructuralChunker
@@ -104,12 +104,14 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         types = load_resource_types(settings.resource_types_dir)
         objects = StoredObjects(settings.storage_url)
 
+        patience = Patience(pool)
+
         async def open_workers() -> tuple[Sequence[Loop], Callable[[], Awaitable[None]]]:
-            await once_database_answers(partial(join_space, pool, configured))
-            space_id, space = await once_database_answers(partial(find_active_space, pool))
+            await patience.once_database_answers(partial(join_space, pool, configured))
+            space_id, space = await patience.once_database_answers(partial(find_active_space, pool))
             embedder = open_embedder(space)
             files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
-            await once_database_answers(files.announce_recipe)
+            await patience.once_database_answers(files.announce_recipe)
             embed_file = EmbedFile(
                 work=files,
                 known_vectors=PostgresKnownVectors(pool),
@@ -137,7 +139,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
             )
             return workers, partial(until_another_space, pool, space_id, poll_seconds=SPACE_POLL_SECONDS)
 
-        yield WorkerGroup(open_workers)
+        yield WorkerGroup(open_workers, waits_for=lambda: patience.fault)
 
 
 def _document_embedders(
@@ -210,8 +212,9 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             wait_seconds=settings.database_wait_seconds,
         ) as pool:
             space = get_space(settings.embedding_space)
-            joining = asyncio.create_task(once_database_answers(partial(join_space, pool, space)))
             app.state.pool = pool
+            app.state.patience = Patience(pool)
+            joining = asyncio.create_task(app.state.patience.once_database_answers(partial(join_space, pool, space)))
             app.state.pages = _pages(settings, pool, renderer)
             app.state.joining = joining
             app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
@@ -262,7 +265,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
     async def intake_fault() -> str | None:
         joining: asyncio.Future[int] = app.state.joining
         if not joining.done():
-            return "the database is waited for"
+            return str(app.state.patience.fault)
         joining.result()
         if app.state.reconciling.done():
             return "stopped"

@@ -54,11 +54,14 @@ def relay_points(role: str, table: str, topic: Topic) -> list[CrashPoint]:
 
 
 INTAKE = "INSERT INTO module_embeddings_files_file"
+INTAKE_OF_RESOURCES = commit_of("INSERT INTO module_embeddings_resource AS mirror")
 OFFSETS = to_broker(OFFSET_COMMIT, FILES_EVENTS)
 STAGE = "SET lease_expires_at"
 CLAIM = statement("UPDATE module_embeddings_files_file", "gen_random_uuid()")
 COMPLETE = statement("UPDATE module_embeddings_files_file", "'COMPLETED'")
 REPLACE = commit_of("'COMPLETED'")
+CLAIM_OF_RESOURCES = statement("UPDATE module_embeddings_resource", "gen_random_uuid()")
+REPLACE_OF_RESOURCES = commit_of('INSERT INTO "module_embeddings_tag"')
 WORKER = "worker-1"
 
 CRASH_POINTS = [
@@ -67,6 +70,8 @@ CRASH_POINTS = [
     *relay_points("files", "module_files_outbox", FILES_EVENTS),
     CrashPoint("embeddings: before the intake commit", "embeddings", commit_of(INTAKE), BEFORE),
     CrashPoint("embeddings: after the intake commit", "embeddings", commit_of(INTAKE), AFTER),
+    CrashPoint("embeddings: before the intake commit of resources", "embeddings", INTAKE_OF_RESOURCES, BEFORE),
+    CrashPoint("embeddings: after the intake commit of resources", "embeddings", INTAKE_OF_RESOURCES, AFTER),
     CrashPoint("embeddings: before the offset commit", "embeddings", OFFSETS, BEFORE, on_broker=True),
     CrashPoint("embeddings: after the offset commit", "embeddings", OFFSETS, AFTER, on_broker=True),
     *relay_points("embeddings", "module_embeddings_outbox", EMBEDDINGS_EVENTS),
@@ -81,4 +86,7 @@ CRASH_POINTS = [
     CrashPoint("worker: chunks half written", WORKER, statement("COPY", "module_embeddings_file_chunk"), BEFORE),
     CrashPoint("worker: event written, before the commit", WORKER, REPLACE, BEFORE),
     CrashPoint("worker: after the commit", WORKER, REPLACE, AFTER),
+    CrashPoint("worker: after the claim of resources", WORKER, CLAIM_OF_RESOURCES, AFTER, with_rows=True),
+    CrashPoint("worker: before the commit of resources", WORKER, REPLACE_OF_RESOURCES, BEFORE),
+    CrashPoint("worker: after the commit of resources", WORKER, REPLACE_OF_RESOURCES, AFTER),
 ]

@@ -46,13 +46,19 @@ class Trap:
 
 
 class Link:
-    """A port of its own in front of a server's. Subclasses read the protocol."""
+    """A port of its own in front of a server's. Subclasses read the protocol.
+
+    Attributes:
+        passable: while it is not set, requests wait on their way.
+    """
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._listener: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self.traps: list[Trap] = []
+        self.passable = asyncio.Event()
+        self.passable.set()
         self.port = 0
 
     async def open(self) -> None:
@@ -239,6 +245,7 @@ class _KafkaPassage(Passage):
                 self._waiting[number] = trap
             elif trap is not None and self._link.spring(trap):
                 return
+            await self._link.passable.wait()
             writer.write(frame)
             await writer.drain()
 

@@ -15,11 +15,14 @@ import asyncpg
 
 from deploy.embedded.postgres import DATABASE
 from services.chassis.postgres.faults import DATABASE_AWAY
-from tests.faults.fleet import BALLAST, LEASE_SECONDS, PATIENCE, SWEEP_SECONDS, Fleet
+from tests.faults.fleet import BALLAST, LEASE_SECONDS, SWEEP_SECONDS, Fleet
 from tests.faults.workload import MARK, Truth, paragraphs_of, sha256_of
 
 CHUNKS = "SELECT file_id, position, text FROM module_embeddings_chunk_read ORDER BY file_id, position"
 READ_EVERY_SECONDS = 0.02
+ALLOWANCE_SECONDS = 40.0
+"""What the end may take besides a lease and a sweep: a process that starts again, a member of the group that is given
+up (10 s), the longest pause before a new try (5 s), an upload that stopped (5 s), and the work, on a busy machine."""
 _log = logging.getLogger(__name__)
 Marks = list[tuple[int, int, int]]
 
@@ -84,23 +87,19 @@ def marks_by_file(rows: Sequence[asyncpg.Record]) -> dict[int, Marks]:
     return files
 
 
-async def settled(fleet: Fleet, truth: Truth) -> float:
-    """Wait until nothing is wrong any more, and return how long that took, in seconds.
+async def settled(fleet: Fleet, truth: Truth) -> None:
+    """Wait until nothing is wrong any more: at most for a lease, a sweep and ``ALLOWANCE_SECONDS``.
 
     Raises:
-        AssertionError: something was still wrong after all patience, and what.
+        AssertionError: something was still wrong then, and what.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
-    expected = began + LEASE_SECONDS + SWEEP_SECONDS
     while wrong := await what_is_wrong(fleet, truth):
-        if clock() - began > PATIENCE:
+        if clock() - began > LEASE_SECONDS + SWEEP_SECONDS + ALLOWANCE_SECONDS:
             raise AssertionError("\n".join(wrong))
-        if clock() > expected:
-            _log.info("after a lease and a sweep still: %s", "; ".join(wrong))
-            expected += 2.0
         await asyncio.sleep(0.2)
-    return clock() - began
+    _log.info("settled after %.1f s", clock() - began)
 
 
 async def what_is_wrong(fleet: Fleet, truth: Truth) -> list[str]:

@@ -26,7 +26,7 @@ from contracts.events.topics import EMBEDDINGS_EVENTS, FILES_EVENTS
 from services.chassis.messaging.kafka import client_options, new_producer
 from services.chassis.messaging.outbox import new_event
 from tests.faults.crash_points import CRASH_POINTS, CrashPoint
-from tests.faults.fleet import LEASE_SECONDS, PATIENCE, ROLES, TENANT, Fleet, eventually, running_fleet
+from tests.faults.fleet import LEASE_SECONDS, PATIENCE, ROLES, SWEEP_SECONDS, TENANT, Fleet, eventually, running_fleet
 from tests.faults.links import Trap
 from tests.faults.oracle import Reader, age_changes, settled, what_is_wrong, whole
 from tests.faults.workload import Clients
@@ -85,7 +85,7 @@ async def test_processes_killed_at_named_steps_lose_and_double_nothing(
         async with clients.at_work(), asyncio.TaskGroup() as group:
             for role in points:
                 group.create_task(crash(role))
-        _log.info("settled after %.1f s", await settled(fleet, clients.truth))
+        await settled(fleet, clients.truth)
 
     assert reader.faults == []
     assert fleet.breakdowns() == []
@@ -122,7 +122,7 @@ async def test_servers_that_go_and_events_that_stray_lose_and_double_nothing(
                 await fault()
                 await asyncio.sleep(chance.uniform(0.2, 1.0))
         await age_changes(fleet)
-        _log.info("settled after %.1f s", await settled(fleet, clients.truth))
+        await settled(fleet, clients.truth)
 
     assert reader.faults == []
     assert fleet.breakdowns() == []
@@ -137,7 +137,7 @@ async def test_a_rolling_restart_under_load_loses_and_repeats_nothing(fleet: Fle
         async with clients.at_work(), searching(fleet) as statuses:
             for role in ROLES:
                 await fleet.members[role].restart()
-        _log.info("settled after %.1f s", await settled(fleet, clients.truth))
+        await settled(fleet, clients.truth)
 
     assert reader.faults == []
     assert fleet.breakdowns() == []
@@ -191,8 +191,10 @@ class Storm:
             self.a_process_is_killed,
             self.connections_are_cut_one_after_another,
             self.the_database_crashes,
+            self.the_database_restarts,
             self.the_broker_comes_back_empty_and_events_were_dropped,
             self.events_come_twice_and_in_any_order,
+            self.events_come_after_the_sweep,
             self.the_storage_is_full,
             self.a_worker_sleeps_longer_than_its_lease,
         ]
@@ -213,6 +215,10 @@ class Storm:
         await asyncio.sleep(0.5)
         await self._fleet.blocking(self._fleet.postgres.start)
 
+    async def the_database_restarts(self) -> None:
+        await self._fleet.blocking(self._fleet.postgres.stop)
+        await self._fleet.blocking(self._fleet.postgres.start)
+
     async def the_broker_comes_back_empty_and_events_were_dropped(self) -> None:
         await self._fleet.blocking(self._fleet.broker.kill)
         await asyncio.sleep(1.5)
@@ -227,6 +233,11 @@ class Storm:
             for event in events:
                 headers = [(name, text.encode()) for name, text in event.headers().items()]
                 await producer.send(FILES_EVENTS.name, event.value(), key=event.key.encode(), headers=headers)
+
+    async def events_come_after_the_sweep(self) -> None:
+        self._fleet.kafka_link.passable.clear()
+        await asyncio.sleep(SWEEP_SECONDS + 1)
+        self._fleet.kafka_link.passable.set()
 
     async def the_storage_is_full(self) -> None:
         before = self._clients.refusals["STORAGE_UNAVAILABLE"]

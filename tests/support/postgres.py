@@ -22,7 +22,7 @@ TEMPLATE = "cauce_template"
 
 @dataclass(frozen=True)
 class Database:
-    """A migrated database of one test. ``admin_url`` is the superuser's; the others are each service's role."""
+    """A database of one test. ``admin_url`` is the superuser's; the others are each service's role."""
 
     name: str
     admin_url: str
@@ -48,10 +48,10 @@ class PostgresServer:
         await migrate(self._server.url_of(TEMPLATE))
         await self._execute(f"ALTER DATABASE {TEMPLATE} IS_TEMPLATE true ALLOW_CONNECTIONS false")
 
-    async def clone(self) -> Database:
-        """A database of its own, as just migrated."""
+    async def clone(self, template: str = TEMPLATE) -> Database:
+        """A database of its own, as just migrated unless it is another template's."""
         name = f"test_{uuid4().hex}"
-        await self._execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        await self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return Database(
             name=name,
             admin_url=self._server.url_of(name),

@@ -8,9 +8,18 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    TopicAlreadyExistsError,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
 
 from contracts.events.topics import ALL_TOPICS, Topic
+from services.chassis.kernel.errors import CauceError, ConfigurationError, UnavailableError
 from services.chassis.settings import KafkaSettings
 
 REQUEST_TIMEOUT_MS = 10_000
@@ -44,10 +53,16 @@ def new_producer(settings: KafkaSettings) -> AIOKafkaProducer:
 
 
 async def ensure_topics(settings: KafkaSettings, topics: Sequence[Topic] = ALL_TOPICS) -> None:
-    """Make the topics that are missing. A broker that makes them by itself would give them another partition count."""
+    """Make the topics that are missing. A broker that makes them by itself would give them another partition count.
+
+    Raises:
+        ConfigurationError: ``BROKER_REFUSED`` or ``BROKER_NOT_TRUSTED``: it does not take us, or we do not take it.
+        UnavailableError: ``BROKER_UNAVAILABLE``.
+        KafkaError: the broker is there, and could not do it.
+    """
     admin = AIOKafkaAdminClient(**client_options(settings))
-    await admin.start()
     try:
+        await admin.start()
         response = await admin.create_topics(
             [NewTopic(topic.name, topic.partitions, settings.kafka_replication_factor) for topic in topics]
         )
@@ -55,5 +70,40 @@ async def ensure_topics(settings: KafkaSettings, topics: Sequence[Topic] = ALL_T
             error = for_code(code)
             if error is not TopicAlreadyExistsError and code != 0:
                 raise KafkaError(f"the topic {name} could not be made: {error.__name__}")
+    except KafkaConnectionError as error:
+        raise await _reason(settings) from error
     finally:
         await admin.close()
+
+
+async def _reason(settings: KafkaSettings) -> CauceError:
+    """Why no connection could be made, which aiokafka says in its log only."""
+    options = client_options(settings)
+    fault: Exception | None = None
+    for host, port, _ in collect_hosts(options.pop("bootstrap_servers")):
+        try:
+            (await create_conn(host, port, **options)).close()
+        except (OSError, TimeoutError, KafkaError) as error:
+            fault = error
+    said = f"at {settings.kafka_bootstrap}: {type(fault).__name__}: {fault}"
+    if isinstance(fault, SaslAuthenticationFailed | UnsupportedSaslMechanismError):
+        return ConfigurationError(
+            "BROKER_REFUSED",
+            f"the broker does not know who we are {said}",
+            where="CAUCE_KAFKA_SASL_PASSWORD",
+            remedy="look at CAUCE_KAFKA_SASL_MECHANISM, CAUCE_KAFKA_SASL_USERNAME and CAUCE_KAFKA_SASL_PASSWORD",
+        )
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return ConfigurationError(
+            "BROKER_NOT_TRUSTED",
+            f"the broker's certificate is not one to trust {said}",
+            where="CAUCE_KAFKA_SSL_CAFILE",
+            remedy="name the certificate of who signed it in CAUCE_KAFKA_SSL_CAFILE, and the host that it is for in "
+            "CAUCE_KAFKA_BOOTSTRAP",
+        )
+    return UnavailableError(
+        "BROKER_UNAVAILABLE",
+        f"no broker answers {said}",
+        where="CAUCE_KAFKA_BOOTSTRAP",
+        remedy="look whether it runs, and at CAUCE_KAFKA_BOOTSTRAP and CAUCE_KAFKA_SECURITY_PROTOCOL",
+    )

@@ -19,6 +19,7 @@ from opentelemetry import metrics, propagate, trace
 
 from services.chassis.messaging.kafka import ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
+from services.chassis.postgres.faults import schema_missing
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.settings import KafkaSettings
 
@@ -64,6 +65,7 @@ class OutboxRelay:
             try:
                 await self._session()
             except Exception as error:  # noqa: BLE001 - whatever it was, events must not wait for a restart
+                error = schema_missing(error) or error
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("relay_interrupted", table=self._table, error=self._fault)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])

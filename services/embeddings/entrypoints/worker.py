@@ -192,19 +192,23 @@ class WorkerGroup:
     """Workers of several kinds in one process. When one breaks, all end."""
 
     def __init__(
-        self, open_workers: Callable[[], Awaitable[tuple[Sequence[Loop], Callable[[], Awaitable[None]]]]]
+        self,
+        open_workers: Callable[[], Awaitable[tuple[Sequence[Loop], Callable[[], Awaitable[None]]]]],
+        *,
+        waits_for: Callable[[], str],
     ) -> None:
-        """``open_workers`` may wait for what the workers need, as long as it takes.
+        """``open_workers`` may wait for what the workers need, as long as it takes; ``waits_for`` says what it is.
 
         It gives the workers, and what returns when others are needed in their place.
         """
         self._open_workers = open_workers
+        self._waits_for = waits_for
         self._workers: Sequence[Loop] | None = None
 
     async def fault(self) -> str | None:
         """Why nothing is done now, None when the workers work."""
         if self._workers is None:
-            return "the database is waited for"
+            return self._waits_for()
         return next((worker.fault for worker in self._workers if worker.fault is not None), None)
 
     async def run(self, stop: asyncio.Event) -> None:

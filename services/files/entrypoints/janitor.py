@@ -8,7 +8,7 @@ from opentelemetry import metrics
 
 from services.chassis.kernel.errors import UnavailableError
 from services.chassis.observability import get_logger
-from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.faults import DATABASE_AWAY, schema_missing
 from services.files.application.collect_garbage import CollectGarbage
 
 PASSING: tuple[type[Exception], ...] = (UnavailableError, *DATABASE_AWAY)
@@ -20,7 +20,7 @@ _deleted = _meter.create_counter("cauce.files.objects.deleted", unit="{object}",
 
 
 async def run_janitor(collect: CollectGarbage, every_seconds: float) -> None:
-    """Do what is due, again and again until cancelled. A fault of database or storage is said and waited out."""
+    """Do what is due, again and again until cancelled. Whatever fails is said, and tried again the next time."""
     while True:
         try:
             ended, deleted = await collect()
@@ -28,6 +28,7 @@ async def run_janitor(collect: CollectGarbage, every_seconds: float) -> None:
             _deleted.add(deleted)
             if ended or deleted:
                 _log.info("upkeep_done", uploads_ended=ended, objects_deleted=deleted)
-        except PASSING as error:
-            _log.warning("upkeep_interrupted", error=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - nothing else does what is due
+            known = isinstance(error, PASSING) or schema_missing(error) is not None
+            _log.warning("upkeep_interrupted", error=f"{type(error).__name__}: {error}", exc_info=not known)
         await asyncio.sleep(every_seconds)

@@ -70,7 +70,12 @@ class ActiveSpace:
             ConfigurationError: the active space cannot be served by this process, as ``open_embedder`` says.
             UnavailableError: the database is not migrated, or the embedder does not answer; the next call tries again.
         """
-        recorded = await self._spaces.find_active()
+        try:
+            recorded = await self._spaces.find_active()
+        except UnavailableError as fault:
+            if self._recorded is None:
+                self._fault = fault
+            raise
         if self._fault is None and recorded is not None and self._is_same_space(recorded):
             self._recorded = recorded
             return

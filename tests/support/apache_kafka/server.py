@@ -24,11 +24,20 @@ PREPARE_SECONDS = 300.0
 JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
+USER, PASSWORD = "cauce", "a password"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
 class ApacheKafka(EmbeddedServer):
-    """A broker and controller in one process. Clients are told to connect to ``advertised_port``."""
+    """A broker and controller in one process. Clients are told to connect to ``advertised_port``.
+
+    Besides, it listens at ``secured`` for clients with TLS and a password, by a certificate of its own in ``cafile``.
+    """
 
     def __init__(self, folder: Path, port: int, advertised_port: int | None = None) -> None:
         self.port = port
+        self.secured = f"{LOOPBACK}:{free_port()}"
+        self.cafile = folder / "broker.pem"
         self._advertised_port = advertised_port or port
         self.log = folder / "kafka.log"
         self._folder = folder
@@ -49,6 +58,8 @@ class ApacheKafka(EmbeddedServer):
         java = require_command("java")
         classpath = f"{jars()}/*"
         require_free_port(self.port, "kafka")
+        if not self.cafile.exists():
+            self._make_certificate()
         data = self._folder / "data"
         shutil.rmtree(data, ignore_errors=True)
         properties = self._folder / "server.properties"
@@ -57,21 +68,48 @@ class ApacheKafka(EmbeddedServer):
         cluster = "c" + urlsafe_b64encode(uuid4().bytes).decode()[1:22]
         command = (java, *JVM, "-cp", classpath)
         run(
-            (*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties)),
+            (
+                *(*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties)),
+                *(part for kind in SCRAM for part in ("--add-scram", f"{kind}=[name={USER},password={PASSWORD}]")),
+            ),
             what="the broker's folder could not be made",
         )
         return Launch((*command, "kafka.Kafka", str(properties)), {"PATH": os.defpath})
+
+    def _make_certificate(self) -> None:
+        keys = ("-keystore", str(self._folder / "broker.p12"), "-storepass", PASSWORD, "-alias", "broker")
+        names = ("-dname", f"CN={LOOPBACK}", "-ext", f"SAN=IP:{LOOPBACK}")
+        authority = ("-ext", "BC:critical=ca:true", "-ext", "KU:critical=digitalSignature,keyCertSign")
+        what = "the broker's certificate could not be made"
+        keytool = require_command("keytool")
+        run((keytool, "-genkeypair", *keys, "-storetype", "PKCS12", "-keyalg", "EC", *names, *authority), what=what)
+        run((keytool, "-exportcert", *keys, "-rfc", "-file", str(self.cafile)), what=what)
 
     def _settings(self, data: Path, controller_port: int) -> Mapping[str, object]:
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{LOOPBACK}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._advertised_port}",
+            "listeners": (
+                f"PLAINTEXT://{self.bootstrap},SECURED://{self.secured},CONTROLLER://{LOOPBACK}:{controller_port}"
+            ),
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._advertised_port},SECURED://{self.secured}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.name.secured.ssl.keystore.type": "PKCS12",
+            "listener.name.secured.ssl.keystore.location": self._folder / "broker.p12",
+            "listener.name.secured.ssl.keystore.password": PASSWORD,
+            "listener.name.secured.sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+            "listener.name.secured.plain.sasl.jaas.config": (
+                f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+            ),
+            **{
+                f"listener.name.secured.{kind.lower()}.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                )
+                for kind in SCRAM
+            },
             "log.dirs": data,
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,

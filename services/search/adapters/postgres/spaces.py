@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncpg
 
-from services.chassis.kernel.errors import UnavailableError
 from services.chassis.models.space import EmbeddingSpace
+from services.chassis.postgres.faults import schema_missing
 from services.chassis.postgres.queries import load_query
 from services.search.application.ports import RecordedSpace
 
@@ -26,12 +26,13 @@ class PostgresSpaces:
         try:
             async with self._pool.acquire(timeout=self._timeout) as connection:
                 row = await connection.fetchrow(load_query("services.search", "active_space"), timeout=self._timeout)
-        except asyncpg.UndefinedTableError as error:
+        except asyncpg.PostgresError as error:
+            missing = schema_missing(error)
+            if missing is None:
+                raise
             # Connections made before the migration do not know the vector type.
             await self._pool.expire_connections()
-            raise UnavailableError(
-                "SCHEMA_MISSING", "the database has no schema yet", remedy="run the migration"
-            ) from error
+            raise missing from error
         if row is None:
             return None
         return RecordedSpace(

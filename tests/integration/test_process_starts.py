@@ -113,7 +113,7 @@ async def test_the_embeddings_service_waits_for_its_database_and_its_broker_and_
         await link.mend()
         ready = await eventually(lambda: answer(http, lambda it: "database" not in it.json()["faults"]))
         assert "intake" in ready.json()["faults"]
-        await eventually(lambda: answer(http, lambda it: "Kafka" in it.json()["faults"]["intake"]))
+        await eventually(lambda: answer(http, lambda it: is_faulty(it, "intake", "BROKER_UNAVAILABLE")))
         assert (await http.post("/sweep")).json() == {"total": 0, "counts": {}}
 
 

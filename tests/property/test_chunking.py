@@ -23,6 +23,9 @@ PIECES = [
     "\n\n",
     "\t| 3,5 | bar |\n",
     "https://example.org/" + "x" * 70,
+    "\n\n4.2 Presión máxima de trabajo\n\n",
+    "\n## Caudal\n",
+    "\nV-101 | " + "presión " * 6 + "\n",
     "漢字仮名",
     "ภาษาไทย",
     "क्षत्रिय",
@@ -171,6 +174,36 @@ def test_a_table_row_that_fits_is_not_cut():
     chunks = chunks_of(document, (1000, 150))
     for row in rows:
         assert any(row in chunk.text for chunk in chunks)
+
+
+@pytest.mark.parametrize("limits", [(1000, 150), (1000, 0), (300, 60)])
+@pytest.mark.parametrize("separator", [" | ", "\t"])
+def test_a_row_longer_than_a_body_is_not_cut_where_it_fits_in_a_chunk(limits, separator):
+    sizes = [limits[0] - limits[1], limits[0] - 40, limits[0]]
+    rows = [f"V-{n}{separator}".ljust(size, "x") for n, size in enumerate(sizes)]
+    chunks = chunks_of(DocumentText.join([Page(1, "\n".join(["a | b", *rows, "c | d"]))]), limits)
+    assert all(any(row in chunk.text for chunk in chunks) for row in rows)
+
+
+@pytest.mark.parametrize("limits", [(1000, 150), (1000, 0), (1000, 40)])
+@pytest.mark.parametrize(
+    "heading",
+    ["4.2 Presión máxima de trabajo", "4 Presión" + " de trabajo" * 16, "4 Presión\n\n4.1 En frío", "## Frío"],
+)
+def test_headings_of_any_length_are_in_one_chunk_with_the_start_of_what_they_head(limits, heading):
+    separator = "\n" if heading.startswith("#") else "\n\n"
+    after = "La presión no pasa de diez bar. " * 40
+    for before in range(22, 32):
+        text = f"{'La válvula regula el caudal. ' * before}\n\n{heading}{separator}{after}"
+        chunks = chunks_of(DocumentText.join([Page(1, text)]), limits)
+        assert any(f"{heading}{separator}La presión no pasa de diez bar." in chunk.text for chunk in chunks)
+
+
+@pytest.mark.parametrize("limits", [(1000, 150), (1000, 0), (1000, 40)])
+def test_the_title_of_a_long_row_is_with_it_where_both_fit(limits):
+    row = "V-101 | " + "caudal " * 136
+    document = DocumentText.join([Page(1, f"{'La válvula regula. ' * 30}\n\nVálvulas de la planta\n\n{row}")])
+    assert chunks_of(document, limits)[-1].text.endswith(f"Válvulas de la planta\n\n{row.strip()}")
 
 
 def test_text_without_boundaries_takes_time_in_proportion_to_its_length():

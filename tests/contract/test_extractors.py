@@ -230,6 +230,44 @@ class TestPdf:
         _, (page,) = read(documents.garbled_pdf("La presión máxima del compresor"))
         assert (page.text.split(), len(page.images), page.fault) == ([], 1, PageFault.GARBLED)
 
+    def test_text_of_a_font_that_does_not_say_what_its_glyphs_are_is_garbled(self, read):
+        _, (page,) = read(documents.nameless_glyphs_pdf("La presión máxima del compresor"))
+        assert (page.text.split(), page.fault) == ([], PageFault.GARBLED)
+
+    @pytest.mark.parametrize(("unknown", "fault"), [("\ufffd", PageFault.GARBLED), ("", None)])
+    def test_one_unknown_character_in_eight_is_too_much(self, read, unknown, fault):
+        text = " ".join(f"presi{unknown}n maxima" for _ in range(20))
+        _, (page,) = read(documents.unicode_pdf(text))
+        assert page.fault is fault
+        assert page.text.split() == (["maxima"] * 20 if unknown else ["presin", "maxima"] * 20)
+
+    def test_unknown_signs_before_the_items_of_a_list_garble_nothing(self, read):
+        _, (page,) = read(documents.unicode_pdf(" ".join("\uf0b7 valvula" for _ in range(20))))
+        assert (page.text.count("valvula"), page.fault) == (20, None)
+
+    def test_what_is_filled_into_a_form_or_written_on_the_page_is_read(self, read):
+        _, (page,) = read(documents.filled_form_pdf("Nombre:", field="Ana Pérez", note="Urgente, por favor."))
+        assert sorted(page.text.split()) == sorted(["Nombre:", "Ana", "Pérez", "Urgente,", "por", "favor."])
+
+    def test_text_outside_of_what_is_shown_of_the_page_is_left_out(self, read):
+        lines = [documents.Line(50, 60, "cortado"), documents.Line(50, 400, "La válvula V-101 abre a 12 bar.")]
+        _, (page,) = read(documents.cropped_pdf(lines, (40, 300, 500, 500)))
+        assert page.text == "La válvula V-101 abre a 12 bar."
+        assert page.layout is not None
+        (span,) = page.layout.spans
+        assert (page.layout.width, page.layout.height) == (4600, 2000)
+        assert 90 <= span.rect.x0 <= 110
+        assert 850 <= span.rect.y0 < span.rect.y1 <= 1050
+
+    def test_text_stands_where_it_is_shown_on_a_page_whose_size_is_said_for_all(self, read):
+        box = b" /MediaBox [0 0 300 400]"
+        one = documents.one_page_pdf(b"BT /F1 12 Tf 50 350 Td (hola) Tj ET").replace(b" /MediaBox [0 0 595 842]", b"")
+        _, (page,) = read(one.replace(b"/Count 1 ", b"/Count 1" + box))
+        assert page.layout is not None
+        (span,) = page.layout.spans
+        assert (page.text, page.layout.width, page.layout.height) == ("hola", 3000, 4000)
+        assert 350 <= span.rect.y0 < 500 <= span.rect.y1 <= 550
+
     def test_images_come_in_the_order_of_the_page_and_each_once(self, read):
         one, two = documents.picture(["uno"]), documents.picture(["dos"], size=(400, 200))
         upper, middle, lower = (50, 100, 210, 200), (50, 300, 250, 400), (50, 500, 210, 600)

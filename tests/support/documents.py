@@ -125,6 +125,58 @@ def garbled_pdf(text: str) -> bytes:
     return shown.replace(b"/Font << /F1 5 0 R >> ", b"")
 
 
+def nameless_glyphs_pdf(text: str) -> bytes:
+    """A PDF whose font calls its glyphs by names that mean nothing, and does not say which characters they are."""
+    codes = sorted(set(text.encode("latin-1")) - {32})
+    names = b" ".join(b"%d /q%c%c" % (code, 97 + n // 26, 97 + n % 26) for n, code in enumerate(codes))
+    return one_page_pdf(
+        b"BT /F2 12 Tf 50 700 Td (" + text.encode("latin-1") + b") Tj ET",
+        b"/Font << /F2 6 0 R >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Nobody /Encoding << /Type /Encoding /Differences [%s] >>"
+        b" /FirstChar 32 /LastChar 255 /Widths [%s] /FontDescriptor 7 0 R >>" % (names, b"600 " * 224),
+        b"<< /Type /FontDescriptor /FontName /Nobody /Flags 4 /FontBBox [0 0 1000 1000] /ItalicAngle 0 /Ascent 800"
+        b" /Descent -200 /CapHeight 700 /StemV 80 >>",
+    ).replace(b"/Font << /F1 5 0 R >> ", b"")
+
+
+def unicode_pdf(text: str) -> bytes:
+    """A PDF whose font says of each of its characters which one it is, line by line of some 60."""
+    characters = sorted(set(text) - {" "})
+    code_of = {" ": 32} | {character: 161 + n for n, character in enumerate(characters)}
+    pairs = b" ".join(b"<%02x> <%04x>" % (code, ord(character)) for character, code in code_of.items())
+    mapping = b"1 begincodespacerange <00> <FF> endcodespacerange %d beginbfchar %s endbfchar" % (len(code_of), pairs)
+    shown = b"".join(
+        b"<%s> Tj 0 -14 Td " % bytes(code_of[character] for character in line.text).hex().encode()
+        for line in lines_of(text, characters=60)
+    )
+    return one_page_pdf(
+        b"BT /F2 10 Tf 50 700 Td " + shown + b"ET",
+        b"/Font << /F2 6 0 R >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>",
+        stream(b"/CIDInit /ProcSet findresource begin begincmap " + mapping + b" endcmap end"),
+    ).replace(b"/Font << /F1 5 0 R >> ", b"")
+
+
+def filled_form_pdf(text: str, *, field: str, note: str) -> bytes:
+    """A PDF of a page with a text, a field of a form that is filled in beside it, and a note written on the page."""
+    document = pymupdf.open()
+    page = document.new_page(width=A4[0], height=A4[1])
+    page.insert_text((50, 100), text, fontsize=FONT_SIZE)
+    widget = pymupdf.Widget()
+    widget.rect, widget.field_name, widget.field_value = pymupdf.Rect(120, 86, 300, 106), "a", field
+    widget.field_type = pymupdf.PDF_WIDGET_TYPE_TEXT
+    page.add_widget(widget)
+    page.add_freetext_annot(pymupdf.Rect(50, 300, 300, 330), note)
+    return document.tobytes()
+
+
+def cropped_pdf(lines: Sequence[Line], shown: tuple[float, float, float, float]) -> bytes:
+    """A PDF of an A4 page of which only a rectangle is shown."""
+    document = pymupdf.open("pdf", pdf([lines]))
+    document[0].set_cropbox(pymupdf.Rect(shown))
+    return document.tobytes()
+
+
 def inline_image_pdf() -> bytes:
     """A PDF whose page holds an image in its own content."""
     pixels = b"".join(b"%02x" % (n * 7 % 256) for n in range(64 * 64))

@@ -135,21 +135,21 @@ class _PageReader:
         blocks = _blocks(text_page)
         found = self._text(page, text_page, blocks)
         placed = self._placed_images(page) if any(block["type"] == "image" for block in blocks) else []
-        garbled = is_garbled(found.text)
-        if garbled or (is_nearly_empty(found.text) and (placed or _has_drawing(page))):
+        fault = PageFault.GARBLED if is_garbled(found.text) else None
+        if fault:
+            found = without_garbled_words(found)
+        if fault or (is_nearly_empty(found.text) and (placed or _has_drawing(page))):
             with whatever_breaks():
                 shown = _render(page, page.rect) or (pdfium.page_image(self._path, index) if placed else None)
                 if shown is not None:
                     layout = _layout(page)
-                    if garbled:
-                        found = without_garbled_words(found)
                     layout = replace(layout, spans=found.spans, images=(layout.whole,))
-                    return Page(number, found.text, (shown,), PageFault.GARBLED if garbled else None, layout)
+                    return Page(number, found.text, (shown,), fault, layout)
         images = list(self._distinct_images(page, placed))
         layout = replace(_layout(page), spans=found.spans, images=tuple(place for _, place in images))
         # What stood on a blank page that has contents may have been in the part of a damaged file that is lost.
-        is_lost = self._document.is_repaired and not (found.text or images) and page.get_contents()
-        fault = PageFault.UNREADABLE if is_lost else None
+        if not fault and self._document.is_repaired and not (found.text or images) and page.get_contents():
+            fault = PageFault.UNREADABLE
         return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
     def _text(self, page: Any, text_page: Any, blocks: list[dict[str, Any]]) -> PlacedText:

@@ -25,6 +25,8 @@ UNDECODABLE = "it cannot be decoded"
 _UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}[\p{Cc}--\s]]", regex.V1)
 _UNREADABLE_WORD = regex.compile(rf"\S*{_UNREADABLE.pattern}\S*", regex.V1)
 _UNREADABLE_SHARE = 0.2
+_UNREADABLE_SHARE_IN_WORDS = 0.05
+_FEW_UNREADABLE = 2
 _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
 _EDGE_LINES = 2
@@ -84,8 +86,16 @@ def whatever_breaks() -> Iterator[None]:
 
 
 def is_garbled(text: str) -> bool:
-    """Whether a fifth of the characters are unknown: the font does not say what its glyphs mean."""
-    return len(_UNREADABLE.findall(text)) > _UNREADABLE_SHARE * len("".join(text.split()))
+    """Whether a fifth of the characters are unknown, or one in twenty of those that do not stand alone as bullets do.
+
+    The font does not say then what its glyphs mean.
+    """
+    words = [(len(word), len(_UNREADABLE.findall(word))) for word in text.split()]
+    characters = sum(length for length, _ in words)
+    unknown = sum(unknown for _, unknown in words)
+    unknown_in_words = sum(unknown for length, unknown in words if length > 1)
+    few = max(_FEW_UNREADABLE, _UNREADABLE_SHARE_IN_WORDS * characters)
+    return unknown > _UNREADABLE_SHARE * characters or unknown_in_words > few
 
 
 def without_garbled_words(placed: PlacedText) -> PlacedText:

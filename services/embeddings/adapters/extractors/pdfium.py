@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +50,31 @@ from services.embeddings.domain.placed_text import PlacedText
 _LINE_ENDS = "\r\n"
 # How PDFium marks a hyphen that parts a word at the end of a line; it leaves the line's end out.
 _HYPHENS = "\x02\ufffe"
+_UNKNOWN = "\ufffd"
 # A space this many heights wide parts what stands side by side.
 _MIN_SPACE = 1.5
 _MAX_FORM_DEPTH = 15
+_NOT_SHOWN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
+_FIELDS_OF_TEXT = (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX)
+_PASSWORD = 1 << 13
 
 
 def read(source: Source) -> Iterator[Page]:
     """The pages: their text in reading order, and what stands on them as images; a page without text as an image."""
-    with closing(_open(source)) as document:
+    with closing(_open(source.path)) as document:
         source.limits.require("pages", len(document))
         yield from read_pages(len(document), _PageReader(document, source.limits).read)
 
 
 def page_image(path: Path, index: int) -> PageImage | None:
     """The page as an image, None when it shows nothing."""
-    with closing(pypdfium2.PdfDocument(path)) as document, closing(document[index]) as page:
+    with closing(_open(path)) as document, closing(document[index]) as page:
         return bounded(_render(page))
 
 
 def render(source: Source, number: int, size: int) -> Image.Image:
     """The page of that number as it is shown, its longer side so many pixels."""
-    with closing(_open(source)) as document:
+    with closing(_open(source.path)) as document:
         source.limits.require("pages", len(document))
         if number > len(document):
             raise page_not_found(number)
@@ -78,9 +83,11 @@ def render(source: Source, number: int, size: int) -> Image.Image:
             return image
 
 
-def _open(source: Source) -> Any:
+def _open(path: Path) -> Any:
     try:
-        return pypdfium2.PdfDocument(source.path)
+        document = pypdfium2.PdfDocument(path)
+        document.init_forms()
+        return document
     except pypdfium2.PdfiumError as error:
         if error.err_code == raw.FPDF_ERR_PASSWORD:
             raise encrypted("the PDF cannot be read without a password") from error
@@ -101,7 +108,7 @@ class _PageReader:
         with closing(self._document[index]) as page:
             with closing(page.get_textpage()) as text_page:
                 self._limits.require("characters", text_page.count_chars())
-                found = page_text(_Lines(page, text_page))
+                found = page_text(chain(_Lines(page, text_page), _written_on(page)))
             kinds = (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_SHADING)
             objects = list(page.get_objects(filter=kinds, max_depth=_MAX_FORM_DEPTH))
             placed = [(one, one.get_bounds()) for one in objects if one.type == raw.FPDF_PAGEOBJ_IMAGE]
@@ -109,18 +116,18 @@ class _PageReader:
                 width, height = image.get_px_size()
                 self._limits.require("pixels", width * height)
             layout = _layout(page)
-            garbled = is_garbled(found.text)
-            if garbled or (is_nearly_empty(found.text) and (placed or _has_drawing(objects))):
+            fault = PageFault.GARBLED if is_garbled(found.text) else None
+            if fault:
+                found = without_garbled_words(found)
+            if fault or (is_nearly_empty(found.text) and (placed or _has_drawing(objects))):
                 with whatever_breaks():
                     shown = bounded(_render(page))
                     if shown is not None:
-                        if garbled:
-                            found = without_garbled_words(found)
                         layout = replace(layout, spans=found.spans, images=(layout.whole,))
-                        return Page(number, found.text, (shown,), PageFault.GARBLED if garbled else None, layout)
+                        return Page(number, found.text, (shown,), fault, layout)
             images = list(self._distinct_images(page, placed))
             layout = replace(layout, spans=found.spans, images=tuple(place for _, place in images))
-            return Page(number, found.text, tuple(image for image, _ in images), layout=layout)
+            return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
     def _distinct_images(self, page: Any, placed: list[tuple[Any, Any]]) -> Iterator[tuple[PageImage, Rect]]:
         """The images that count, each with where it stands first."""
@@ -159,7 +166,8 @@ class _Lines:
         self._page = page
         self._text_page = text_page
         count = text_page.count_chars()
-        self._characters = [chr(raw.FPDFText_GetUnicode(text_page, index)) for index in range(count)]
+        self._characters = [self._character(index) for index in range(count)]
+        self._visible = page.get_bbox()
 
     def __iter__(self) -> Iterator[tuple[tuple[int, int], Box]]:
         start = 0
@@ -174,7 +182,7 @@ class _Lines:
     def _segments(self, start: int, end: int, *, hyphen: str = "") -> Iterator[tuple[tuple[int, int], Box]]:
         first: int | None = None
         previous = start
-        for index in [at for at in range(start, end) if not self._characters[at].isspace()]:
+        for index in [at for at in range(start, end) if not self._characters[at].isspace() and self._is_visible(at)]:
             if first is not None and index - previous > 1 and self._is_wide(previous, index):
                 yield self._segment(first, previous)
                 first = None
@@ -182,6 +190,19 @@ class _Lines:
             previous = index
         if first is not None:
             yield self._segment(first, previous, hyphen)
+
+    def _character(self, index: int) -> str:
+        """The character, U+FFFD where the font does not say which; the codes of a Type 3 font, nameless, mostly do."""
+        is_unknown = raw.FPDFText_HasUnicodeMapError(self._text_page, index) == 1
+        if is_unknown and raw.FPDFText_GetFontInfo(self._text_page, index, None, 0, None) > 1:
+            return _UNKNOWN
+        return chr(raw.FPDFText_GetUnicode(self._text_page, index))
+
+    def _is_visible(self, index: int) -> bool:
+        """Whether the middle of the character is within what is shown of the page."""
+        left, bottom, right, top = self._visible
+        x0, y0, x1, y1 = self._place(index)
+        return bool(2 * left < x0 + x1 < 2 * right and 2 * bottom < y0 + y1 < 2 * top)
 
     def _is_wide(self, one: int, other: int) -> bool:
         ax0, ay0, ax1, ay1 = self._place(one)
@@ -207,6 +228,39 @@ class _Lines:
         return box.left, box.bottom, box.right, box.top
 
 
+def _written_on(page: Any) -> Iterator[tuple[tuple[int, int], Box]]:
+    """What is filled into the fields of a form, and written upon the page: PDFium does not count it among its text."""
+    for index in range(raw.FPDFPage_GetAnnotCount(page)):
+        annotation = raw.FPDFPage_GetAnnot(page, index)
+        try:
+            text = _shown_text(page.formenv, annotation)
+            rect = raw.FS_RECTF()
+            if text.strip() and raw.FPDFAnnot_GetRect(annotation, rect):
+                bounds = rect.left, rect.bottom, rect.right, rect.top
+                placed = PlacedText(text, (Span(0, len(text), _in_tenths(_on_display(page, bounds))),))
+                yield (1, 0), Box(rect.left, -rect.top, rect.right, -rect.bottom, placed)
+        finally:
+            raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _shown_text(forms: Any, annotation: Any) -> str:
+    if raw.FPDFAnnot_GetFlags(annotation) & _NOT_SHOWN:
+        return ""
+    if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_FREETEXT:
+        return _string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+    is_text = forms is not None and raw.FPDFAnnot_GetFormFieldType(forms, annotation) in _FIELDS_OF_TEXT
+    if is_text and not raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD:
+        return _string(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
+    return ""
+
+
+def _string(read: Callable[..., int], *arguments: Any) -> str:
+    """What a function of PDFium writes as UTF-16 into a buffer that it first tells the length of."""
+    buffer = (raw.FPDF_WCHAR * (read(*arguments, None, 0) // 2))()
+    read(*arguments, buffer, len(buffer) * 2)
+    return bytes(buffer).decode("utf-16-le", "ignore").rstrip("\0").replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _layout(page: Any) -> PageLayout:
     width, height = page.get_size()
     return PageLayout(round(width * TENTHS), round(height * TENTHS), UNIT)
@@ -225,7 +279,7 @@ def _render(page: Any) -> Image.Image:
 
 def _on_display(page: Any, bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
     """Where a rectangle of the page stands on the page as it is shown: left, top, right, bottom from its corner."""
-    left, bottom, right, top = page.get_cropbox()
+    left, bottom, right, top = page.get_bbox()
     x0, y0, x1, y1 = max(bounds[0], left), max(bounds[1], bottom), min(bounds[2], right), min(bounds[3], top)
     match page.get_rotation():
         case 90:

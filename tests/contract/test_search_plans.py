@@ -14,16 +14,17 @@ import asyncpg
 import pytest
 
 from deploy.embedded.server import run_blocking
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.postgres.pool import prepare_connection
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import load_resource_types
-from services.search.adapters.postgres.engine import SearchRun
+from services.search.adapters.postgres.engine import Bounds, SearchRun
 from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
 from services.search.adapters.postgres.legs import Plan
 from services.search.adapters.postgres.resources import LEXICAL_INDEX as RESOURCES_LEXICAL_INDEX
 from services.search.adapters.postgres.statements import assemble, chunk_filter, resource_filter
 from services.search.application.ports import Question
-from services.search.domain.criteria import ChunkFilter, ResourceFilter
+from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria, ResourceFilter
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import Strategy
 from tests.support.postgres import Database, PostgresServer
@@ -117,16 +118,17 @@ def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
         fragments, conditions = resource_filter(wanted)
     lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
     words = {"words": ["bomba", None], "forms": ["bomb", "ige12"], "forms_asked": "bomb ige12"}
-    limits = {"rows": 10, "min_score": None, "exact_up_to": 2_000}
-    bound = {"tenant": tenant, "space": 1, **words, **limits, **conditions, **values}
     return SearchRun(
         cast(Any, None),
         kind,
-        ef_search=100,
-        lexical_index=lexical_index,
+        lexical_index,
+        Bounds(ef_search=100, exact_up_to=2_000, timeout_seconds=1),
+        scope=AccessScope(tenant),
+        question=Question(1),
+        criteria=FileChunkSearchCriteria("any", min_score=values.pop("min_score", None)),
+        rows=None,
         fragments=fragments,
-        values=bound,
-        timeout_seconds=1,
+        values={**words, **conditions, **values},
     )
 
 

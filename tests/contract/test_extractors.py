@@ -3,6 +3,10 @@
 import pkgutil
 from base64 import b64encode
 from datetime import date, datetime, time
+from email.mime.application import MIMEApplication
+from email.mime.image import MIMEImage
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
 from importlib import import_module
 
 import pytest
@@ -733,6 +737,28 @@ class TestMail:
         for kind, body in (("plain", "Čakovec"), ("html", "<p>Čakovec</p>")):
             head = f"From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: text/{kind}; charset=iso-8859-2\n\n"
             assert "Čakovec" in text_of(read(head.encode() + body.encode("iso-8859-2"))[1])
+
+    def test_a_subject_in_an_old_encoding_is_read(self, read):
+        data = "From: José <a@b.c>\r\nTo: a@b.c\r\nSubject: Revisión\r\n\r\nhola\r\n\r\nadiós".encode("cp1252")
+        assert text_of(read(data)[1]) == "Subject: Revisión\nFrom: José <a@b.c>\nTo: a@b.c\n\nhola\n\nadiós"
+
+    def test_what_is_attached_to_the_html_between_its_parts_is_there_and_no_text_is_there_twice(self, read):
+        html = [MIMEText(f"<p>{text}</p>", "html") for text in ("Hola.", "Adiós.")]
+        drawing = MIMEApplication(b"x", name="plano.dwg")
+        inner = MIMEMultipart("mixed", _subparts=[html[0], drawing, MIMEImage(documents.picture()), html[1]])
+        mail = MIMEMultipart("alternative", _subparts=[MIMEText("Hola.\n\nAdiós."), inner])
+        mail["From"], mail["To"], mail["Subject"] = "ana@b.c", "luis@b.c", "x"
+        pages = read(mail.as_bytes())[1]
+        assert text_of(pages).strip().split("\n\n")[1:] == ["Hola.", "Adiós.", "[Adjunto: plano.dwg]"]
+        assert sum(len(page.images) for page in pages) == 1
+
+    def test_a_plain_version_that_only_refers_to_the_other_does_not_stand_for_it(self, read):
+        text = "La presión máxima del compresor es de diez bares."
+        assert text in text_of(read(documents.mail("Abra el mensaje en HTML.", html=f"<p>{text}</p><p>{text}</p>"))[1])
+
+    def test_parts_without_the_border_that_was_declared_are_text(self, read):
+        head = b"From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: multipart/mixed; boundary=A\n\n"
+        assert "hola" in text_of(read(head + b"hola\n")[1])
 
     def test_a_message_only_in_html_is_read(self, read):
         assert "Hola, Luis." in text_of(read(documents.mail("", html="<p>Hola, <b>Luis</b>.</p>"))[1])

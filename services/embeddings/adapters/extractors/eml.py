@@ -20,6 +20,7 @@ _SHOWN = ("Subject", "From", "To", "Cc", "Date")
 _TELLING = {"from", "to", "subject", "date", "message-id", "mime-version", "received", "return-path"}
 _HEADER = re.compile(rb"^([A-Za-z][A-Za-z0-9-]*):[ \t]", re.MULTILINE)
 _MIN_TELLING = 3
+_ATTACHED = "[Adjunto: "
 
 
 def recognise(sample: Sample) -> str | None:
@@ -37,7 +38,8 @@ def read(source: Source) -> Iterator[Page]:
 
 def mail_flow(content: bytes, limits: ExtractionLimits) -> Iterator[str | PageImage]:
     """The pieces of a message, or of a web page archived as one (MHT)."""
-    yield from _message(message_from_bytes(content, policy=default), limits)
+    head, end, body = content.partition(b"\r\n\r\n" if b"\r\n" in content[:1000] else b"\n\n")
+    yield from _message(message_from_bytes(decode(head).encode() + end + body, policy=default), limits)
 
 
 def _message(message: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
@@ -55,15 +57,22 @@ def _part(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
             yield from read_inner(inner, limits)
     else:
         if name := part.get_filename():
-            yield f"[Adjunto: {name}]"
+            yield f"{_ATTACHED}{name}]"
         yield from _content(part, kind, limits)
 
 
 def _alternative(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
-    """The first version with text of one message: the plain one, then the others."""
+    """The first version of a message, the plain one, unless another has more than twice its text; then what is attached
+    to the others."""
     versions = [list(_part(inner, limits)) for inner in _parts(part)]
-    with_text = (one for one in versions if any(isinstance(piece, str) and piece.strip() for piece in one))
-    yield from next(with_text, versions[0] if versions else [])
+    sizes = [sum(len(str(piece).split()) for piece in one if not _is_attached(piece)) for one in versions]
+    chosen = next((one for one, size in zip(versions, sizes, strict=True) if 2 * size >= max(sizes)), [])
+    yield from chosen
+    yield from (piece for one in versions for piece in one if _is_attached(piece) and piece not in chosen)
+
+
+def _is_attached(piece: str | PageImage) -> bool:
+    return not isinstance(piece, str) or piece.startswith(_ATTACHED)
 
 
 def _parts(message: Message) -> list[Message]:
@@ -77,7 +86,7 @@ def _content(part: Message, kind: str, limits: ExtractionLimits) -> Iterator[str
         return
     if kind == "text/html":
         yield from html_flow(decode_html(content, declared=part.get_content_charset()), limits)
-    elif kind.startswith("text/"):
+    elif kind.startswith(("text/", "multipart/")):  # several parts without the border that was declared
         yield decode(content, declared=part.get_content_charset())
     elif kind.startswith("image/"):
         image = page_image(content, limits)

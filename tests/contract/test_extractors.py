@@ -2,7 +2,7 @@
 
 import pkgutil
 from base64 import b64encode
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from email.mime.application import MIMEApplication
 from email.mime.image import MIMEImage
 from email.mime.multipart import MIMEMultipart
@@ -637,6 +637,25 @@ class TestExcel:
         _, (page,) = read(documents.excel({"H": [row]}, {"D1": "0.0%"}))
         assert page.text == "H\n\n2026-03-01 14:30:00 | 2026-03-01 | 08:15:00 | 12.5% | 3 | 1.5 | TRUE | fin"
 
+    @pytest.mark.parametrize(
+        ("value", "number_format", "shown"),
+        [
+            (1.125, "[h]:mm:ss", "27:00:00"),
+            (timedelta(hours=26, minutes=30), "[h]:mm", "26:30:00"),
+            (0.5, "[mm]:ss", "12:00:00"),
+            (-0.25, "[h]:mm:ss", "-6:00:00"),
+            (1.5, "h:mm", "12:00:00"),
+            (0.25, "h:mm AM/PM", "06:00:00"),
+            (1234.5, '#,##0.00_d"h"', "1234.5"),
+            (1234.5, "[Red]#,##0.00", "1234.5"),
+            (46082, "d/m/yyyy", "2026-03-01"),
+            (46082.5, "d/m h:mm", "2026-03-01 12:00:00"),
+        ],
+    )
+    def test_a_duration_is_no_time_of_day(self, read, value, number_format, shown):
+        _, (page,) = read(documents.excel({"H": [[value]]}, {"A1": number_format}))
+        assert page.text == f"H\n\n{shown}"
+
     def test_a_formula_shows_the_value_that_was_computed_and_an_error_shows_nothing(self, read):
         sheet = (
             '<worksheet xmlns="s"><sheetData><row r="1"><c r="A1"><f>1+1</f><v>2</v></c>'
@@ -789,6 +808,9 @@ class TestRtf:
             (r"ma\'f1ana \u8212\'97 fin", "mañana — fin"),
             (r"{\uc0\u1055\u1088\u1080} {\f1 \'cf\'f0\'e8}", "При При"),
             (r"\u-10179?\u-8704?", "\U0001f600"),
+            (r"{\u8212}? {\uc2\u8212}ab {\uc2\u8212 ab}c {\uc0\u8212}d", "—? —ab —c —d"),
+            (r"don\u8217\rquote t \u92\\ fin \u8212\u8211- x", "don’t \\ fin —– x"),
+            (r"\u1055\'cf\u1088\'f0 {\f1 \'cf}\plain\'e9", "Пр Пé"),
             (r"a\{b\}\\c", r"a{b}\c"),
             (r"{\field{\*\fldinst HYPERLINK http://x}{\fldrslt aquí}}", "aquí"),
             (r"{\info{\title no}}{\*\desconocido no}sí{\bin4 \'}{}si", "sísi"),
@@ -796,6 +818,18 @@ class TestRtf:
     )
     def test_characters_come_in_every_way_that_the_format_has(self, read, body, text):
         assert text_of(read(documents.rtf(body))[1]) == text
+
+    @pytest.mark.parametrize(
+        ("head", "text"),
+        [
+            (r"\ansi\ansicpg1252\deff0{\fonttbl{\f0\fcharset204 Arial;}}", "При"),
+            (r"\ansi\ansicpg1252\deff1{\fonttbl{\f0 Arial;}{\f1\fcharset204 Arial;}}\pard\plain ", "При"),
+            (r"\ansi\ansicpg1251\deff0{\fonttbl{\f0\fcharset0 Arial;}}\plain ", "При"),
+            (r"\ansi\ansicpg1252\deff1{\fonttbl{\f0\fcharset204 Arial;}}", "Ïðè"),
+        ],
+    )
+    def test_text_before_any_font_is_in_the_default_one(self, read, head, text):
+        assert text_of(read(rf"{{\rtf1{head}\'cf\'f0\'e8}}".encode())[1]) == text
 
 
 class TestArchives:

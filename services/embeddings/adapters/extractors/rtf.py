@@ -32,8 +32,9 @@ _CHARACTERS = {
     b"rdblquote": "”", b"bullet": "•", b"emspace": " ", b"enspace": " ",
 }  # fmt: skip
 _SYMBOLS = {b"~": "\u00a0", b"_": "-", b"-": "", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
+_ANSI = "cp1252"
 _CHARSETS = {
-    0: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gb18030", 136: "big5", 161: "cp1253", 162: "cp1254",
+    0: _ANSI, 77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gb18030", 136: "big5", 161: "cp1253", 162: "cp1254",
     163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
 }  # fmt: skip
 
@@ -60,7 +61,7 @@ class _Group:
     """What a group inherits from the one around it. A ``target`` other than text is a place that text is not for."""
 
     target: _Target = _Target.TEXT
-    encoding: str = "cp1252"
+    encoding: str = _ANSI
     skip_after_unicode: int = 1
 
 
@@ -71,9 +72,9 @@ class _Reader:
         self._limits = limits
         self._group = _Group()
         self._outer: list[_Group] = []
-        self._default_encoding = "cp1252"
+        self._default_encoding = _ANSI
         self._fonts: dict[int, str] = {}
-        self._font = 0
+        self._font = self._default_font = 0
         self._bytes = bytearray()
         self._text: list[str] = []
         self._hex: list[bytes] = []
@@ -103,7 +104,7 @@ class _Reader:
             elif code:
                 self._take(bytes.fromhex(code.decode()))
             elif symbol:
-                self._characters(_SYMBOLS.get(symbol, ""))
+                self._one_character(_SYMBOLS.get(symbol, ""))
             elif text:
                 self._take(text)
             starred = False
@@ -118,12 +119,15 @@ class _Reader:
 
     def _brace(self, brace: bytes) -> None:
         self._decode()
+        self._to_skip = 0
         if brace == b"{":
             self._outer.append(self._group)
         elif self._outer:
             ended, self._group = self._group, self._outer.pop()
             if ended.target is _Target.PICTURE and self._group.target is not _Target.PICTURE:
                 self._end_picture()
+            elif ended.target is _Target.FONTS:
+                self._use_default_font()
 
     def _word(self, word: bytes, number: int | None, *, starred: bool) -> None:
         if word in _SKIPPED or (starred and word not in _READ_AFTER_STAR):
@@ -136,10 +140,10 @@ class _Reader:
             self._to_skip = self._group.skip_after_unicode
         elif word == b"uc":
             self._group = replace(self._group, skip_after_unicode=number or 0)
-        elif word in (b"f", b"fcharset", b"ansicpg", b"mac", b"pc"):
+        elif word in (b"f", b"fcharset", b"deff", b"ansicpg", b"mac", b"pc"):
             self._set_encoding(word, number or 0)
         elif word in _CHARACTERS:
-            self._characters(_CHARACTERS[word])
+            self._one_character(_CHARACTERS[word])
         elif self._group.target is _Target.TEXT:
             self._structure(word)
 
@@ -151,14 +155,25 @@ class _Reader:
                 self._group = replace(self._group, encoding=self._fonts.get(number, self._default_encoding))
         elif word == b"fcharset":
             self._fonts[self._font] = _CHARSETS.get(number, self._default_encoding)
+        elif word == b"deff":
+            self._default_font = number
         else:
             name = {b"mac": "mac_roman", b"pc": "cp437"}.get(word, f"cp{number}")
             with suppress(LookupError):
                 self._default_encoding = codecs.lookup(name).name
                 self._group = replace(self._group, encoding=self._default_encoding)
 
+    def _use_default_font(self) -> None:
+        """Take the encoding of the default font, unless it is the one that fonts have which have none of their own."""
+        encoding = self._fonts.get(self._default_font, _ANSI)
+        encoding = self._default_encoding if encoding == _ANSI else encoding
+        self._group = replace(self._group, encoding=encoding)
+
     def _structure(self, word: bytes) -> None:
         match word:
+            case b"plain":
+                self._decode()
+                self._use_default_font()
             case b"par" | b"sect" | b"page":
                 if self._is_in_table:
                     self._characters("\n")
@@ -182,6 +197,13 @@ class _Reader:
             self._hex.append(data)
         elif self._group.target is _Target.TEXT:
             self._bytes += data[skipped:]
+
+    def _one_character(self, character: str) -> None:
+        """A character by its name, which may stand in for one that Unicode gave before."""
+        if self._to_skip:
+            self._to_skip -= 1
+        else:
+            self._characters(character)
 
     def _characters(self, characters: str) -> None:
         self._decode()

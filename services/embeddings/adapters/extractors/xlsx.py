@@ -15,10 +15,12 @@ from services.embeddings.adapters.extractors.tables import tables_text
 from services.embeddings.domain.document import Page, PageImage
 
 _MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-_BUILT_IN_DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
+_BUILT_IN_DATES = {*range(14, 18), 22, *range(27, 32), 36, *range(50, 59)}
+_BUILT_IN_TIMES = {*range(18, 22), *range(32, 36), 45, 47}
+_BUILT_IN_DURATIONS = {46}
 _BUILT_IN_PERCENTS = {9, 10}
-_LITERAL = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
-_DATE, _PERCENT = "date", "percent"
+_LITERAL = re.compile(r'"[^"]*"|[\\_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
+_DATE, _TIME, _DURATION, _PERCENT = "date", "time", "duration", "percent"
 _COLUMN = re.compile(r"[A-Z]+")
 _MAX_COLUMNS = 16_384
 
@@ -109,9 +111,12 @@ class _Cells:
 
     def _number(self, value: float, style: int) -> str:
         number_format = self._formats[style] if style < len(self._formats) else ""
-        if number_format == _DATE:
+        if number_format == _DURATION:
+            minutes, seconds = divmod(round(abs(value) * 86_400), 60)
+            return f"{'-' * (value < 0)}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        if number_format in (_DATE, _TIME):
             moment = self._epoch + timedelta(seconds=round(value * 86_400))
-            if value < 1:
+            if value < 1 or number_format == _TIME:
                 return moment.time().isoformat()
             return moment.date().isoformat() if value.is_integer() else moment.isoformat(" ")
         if number_format == _PERCENT:
@@ -120,23 +125,26 @@ class _Cells:
 
 
 def _number_formats(styles: Element) -> list[str]:
-    """For each cell style whether its numbers are dates or percentages."""
+    """For each cell style whether its numbers are dates, times of day, durations or percentages."""
     custom = {
         int(attribute(element, "numFmtId") or 0): _LITERAL.sub("", attribute(element, "formatCode")).lower()
         for element in styles.iter()
         if local(element) == "numFmt"
     }
-    formats = []
-    for style in (style for group in styles if local(group) == "cellXfs" for style in group):
-        number = int(attribute(style, "numFmtId") or 0)
-        code = custom.get(number, "")
-        if number in _BUILT_IN_DATES or any(letter in code for letter in "ymdhs"):
-            formats.append(_DATE)
-        elif number in _BUILT_IN_PERCENTS or "%" in code:
-            formats.append(_PERCENT)
-        else:
-            formats.append("")
-    return formats
+    styled = (style for group in styles if local(group) == "cellXfs" for style in group)
+    numbers = (int(attribute(style, "numFmtId") or 0) for style in styled)
+    return [_kind(number, custom.get(number, "")) for number in numbers]
+
+
+def _kind(number: int, code: str) -> str:
+    """What numbers in a format of that number and of that code, without its literal parts, are."""
+    if number in _BUILT_IN_DURATIONS or "[" in code:
+        return _DURATION
+    if number in _BUILT_IN_TIMES or (any(letter in code for letter in "hs") and not any(one in code for one in "yd")):
+        return _TIME
+    if number in _BUILT_IN_DATES or any(letter in code for letter in "ymdhs"):
+        return _DATE
+    return _PERCENT if number in _BUILT_IN_PERCENTS or "%" in code else ""
 
 
 def _string(item: Element) -> str:

@@ -117,6 +117,22 @@ async def test_a_garbled_page_of_which_nothing_can_be_recognised_is_called_garbl
     await ocr.aclose()
 
 
+@pytest.mark.parametrize("quick", [{"quick_seconds": 0.01}, {"quick_images": 1}])
+async def test_a_small_file_that_is_much_work_is_set_aside_once_as_a_large_one(
+    world: World, quick: dict[str, float]
+) -> None:
+    world.gemini.then(description("Un esquema."), description("Una foto."))
+    world.use_case = replace(world.use_case, **quick)
+    file_id = await world.store(illustrated("uno", "dos"))
+    assert (await world.status(file_id))["status"] == "PENDING"
+    assert world.paid() == (0, 0)
+    assert await world.use_case.work.claim(10, large=0) == []
+
+    await world.work()
+    status = await world.status(file_id)
+    assert (status["status"], status["attempts"]) == ("COMPLETED", 1)
+
+
 async def test_pages_are_counted_by_what_they_are(world: World) -> None:
     world.gemini.then(description("INFORME 2024"), description("Presión: 10 bar"))
     scan, text = documents.scanned_pdf(["INFORME 2024"]), documents.text_pdf(PROSE, "")

@@ -454,6 +454,14 @@ def zip_bomb(mebibytes: int) -> bytes:
     return rezipped(word("hola"), {"word/document.xml": b"<w>" + bytes(mebibytes * 1024**2) + b"</w>"})
 
 
+def nested_xml(depth: int) -> bytes:
+    """A DOCX file whose elements are within one another."""
+    body = "<w:sdt>" * depth + "</w:sdt>" * depth
+    return rezipped(
+        word("hola"), {"word/document.xml": f'<w:document xmlns:w="w"><w:body>{body}</w:body></w:document>'}
+    )
+
+
 def entity_bomb() -> bytes:
     """A DOCX file with the billion laughs in it."""
     entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))

@@ -51,6 +51,9 @@ class InMemoryFileWork:
     async def release(self, claim: ClaimedFile) -> None:
         self.done.append(("release",))
 
+    async def set_aside(self, claim: ClaimedFile) -> None:
+        self.done.append(("set_aside",))
+
     async def forget(self, claim: ClaimedFile) -> None:
         self._fenced(claim, "forget")
 

@@ -30,8 +30,16 @@ from services.embeddings.domain.enrichment import ImageDescription, enrich, kind
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, PageRecord, Stage
 
 DESCRIBE_BATCH = 4
+QUICK_SECONDS = 20.0
+"""A file that takes longer to be read is large, whatever its size."""
+QUICK_IMAGES = 50
+"""So is one with more images that nobody has described yet."""
 
 _tracer = trace.get_tracer("cauce")
+
+
+class _FoundLargeError(Exception):
+    """The file is more work than its size told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +55,11 @@ class EmbedFile:
     chunker: Chunker
     embedder: DocumentEmbedder
     space_id: int
+    quick_seconds: float = QUICK_SECONDS
+    quick_images: int = QUICK_IMAGES
 
     async def __call__(self, claim: ClaimedFile) -> None:
-        """Bring a claimed file to its end state.
+        """Bring a claimed file to its end state, or set it aside once when it turns out to be a large one.
 
         Raises:
             ExtractionError: the document cannot be read, and will not get better by itself.
@@ -60,8 +70,12 @@ class EmbedFile:
         if context is None:
             await self.work.forget(claim)
             return
-        document = await self._extract(claim, context)
-        descriptions = await self._describe(claim, document)
+        try:
+            document = await self._extract(claim, context)
+            descriptions = await self._describe(claim, document)
+        except _FoundLargeError:
+            await self.work.set_aside(claim)
+            return
         text = DocumentText.join([enrich(page, _of(page, descriptions)) for page in document.pages])
         # A long document takes seconds, in which leases must be renewed.
         chunks = await asyncio.to_thread(self.chunker.chunk, text, by_line=context.by_line)
@@ -75,7 +89,11 @@ class EmbedFile:
         await self.work.report(claim, Stage.EXTRACTING)
         with _tracer.start_as_current_span("extract", attributes={"cauce.file.bytes": context.size_bytes}) as span:
             async with self.objects.as_local_file(context.storage_key) as path:
-                document = await self.extractor.extract(path, name=claim.name, media_type=context.media_type)
+                try:
+                    async with asyncio.timeout(None if claim.is_large else self.quick_seconds):
+                        document = await self.extractor.extract(path, name=claim.name, media_type=context.media_type)
+                except TimeoutError:
+                    raise _FoundLargeError from None
             span.set_attribute("cauce.pages", len(document.pages))
             return document
 
@@ -88,6 +106,8 @@ class EmbedFile:
         sound = [digest for digest in distinct if digest not in known]
         known |= await self.known_descriptions.find(claim.tenant_id, self.describer.name, sound)
         missing = [image for digest, image in distinct.items() if digest not in known]
+        if len(missing) > self.quick_images and not claim.is_large:
+            raise _FoundLargeError
         with _tracer.start_as_current_span(
             "describe images", attributes={"cauce.images": len(distinct), "cauce.images.known": len(known)}
         ):

@@ -70,6 +70,9 @@ class FileWork(Protocol):
     async def release(self, claim: ClaimedFile) -> None:
         """Return the file to the queue at once, as if it had not been claimed."""
 
+    async def set_aside(self, claim: ClaimedFile) -> None:
+        """Return the file to the queue likewise, as a large one."""
+
     async def forget(self, claim: ClaimedFile) -> None:
         """Remove the file and its chunks: the source of record has it no more."""
 

@@ -11,7 +11,7 @@ from services.embeddings.domain.document import PageKind, PageLayout
 from services.embeddings.domain.enrichment import ImageDescription
 
 LARGE_BYTES = 8 * 2**20
-"""A file of more is large: it may take minutes, and never a worker's last place."""
+"""A file of more is large, as is one found to be much work: it may take minutes, and never a worker's last place."""
 
 
 class Outcome(StrEnum):
@@ -56,7 +56,7 @@ class ClaimedFile:
         lease_token: fences every write.
         context: the file as it is, None when the source of record has it no more.
         traceparent: the trace that asked.
-        is_large: whether it had more than ``LARGE_BYTES`` when it was asked for.
+        is_large: whether it had more than ``LARGE_BYTES`` when it was asked for, or was set aside since.
     """
 
     file_id: int

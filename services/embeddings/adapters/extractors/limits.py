@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.embeddings.domain.errors import ResourceLimitError
 
 MIB = 1024 * 1024
+TOO_DEEP = ("stack overflow", "too many nested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,17 @@ class ExtractionLimits:
             raise ResourceLimitError(limit, f"the document has {value:,} where at most {allowed:,} are read")
 
 
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether the error is at bottom that there was no memory, which native code says in its own ways."""
+def limit_behind(error: BaseException | None) -> MemoryError | ResourceLimitError | None:
+    """The limit that the error is at bottom, which libraries say in their own ways: memory, or ``nesting``."""
     while error is not None:
         if isinstance(error, MemoryError) or "alloc" in str(error):
-            return True
+            return MemoryError()
+        if isinstance(error, RecursionError) or any(sign in str(error) for sign in TOO_DEEP):
+            return too_deep()
         error = error.__cause__ or error.__context__
-    return False
+    return None
+
+
+def too_deep() -> ResourceLimitError:
+    """The error for a document whose parts are within one another more often than can be followed."""
+    return ResourceLimitError("nesting", "the document nests deeper than can be read")

@@ -16,6 +16,7 @@ from PIL import Image
 
 from services.embeddings.adapters.extractors import pdfium
 from services.embeddings.adapters.extractors.format import Format, Source, encrypted
+from services.embeddings.adapters.extractors.limits import TOO_DEEP, too_deep
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
@@ -147,9 +148,12 @@ class _PageReader:
                     return Page(number, found.text, (shown,), fault, layout)
         images = list(self._distinct_images(page, placed))
         layout = replace(_layout(page), spans=found.spans, images=tuple(place for _, place in images))
-        # What stood on a blank page that has contents may have been in the part of a damaged file that is lost.
-        if not fault and self._document.is_repaired and not (found.text or images) and page.get_contents():
-            fault = PageFault.UNREADABLE
+        if not (fault or found.text or images):
+            if any(sign in pymupdf.TOOLS.mupdf_warnings(reset=0) for sign in TOO_DEEP):
+                raise too_deep()
+            # What stood here may have been in the part of a damaged file that is lost.
+            if self._document.is_repaired and page.get_contents():
+                fault = PageFault.UNREADABLE
         return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
     def _text(self, page: Any, text_page: Any, blocks: list[dict[str, Any]]) -> PlacedText:

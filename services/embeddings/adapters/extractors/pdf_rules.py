@@ -10,7 +10,7 @@ from itertools import accumulate
 import regex
 
 from services.embeddings.adapters.extractors.format import Sample
-from services.embeddings.adapters.extractors.limits import is_out_of_memory
+from services.embeddings.adapters.extractors.limits import limit_behind
 from services.embeddings.domain.document import Page, PageFault
 from services.embeddings.domain.errors import ExtractionError
 from services.embeddings.domain.placed_text import PlacedText, placed_text, with_text
@@ -81,8 +81,8 @@ def whatever_breaks() -> Iterator[None]:
     except ExtractionError:
         raise
     except Exception as error:
-        if is_out_of_memory(error):
-            raise MemoryError from error
+        if limit := limit_behind(error):
+            raise limit from error
 
 
 def is_garbled(text: str) -> bool:

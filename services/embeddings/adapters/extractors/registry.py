@@ -16,7 +16,7 @@ from zipfile import BadZipFile, ZipFile
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
-from services.embeddings.adapters.extractors.limits import ExtractionLimits, is_out_of_memory
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, limit_behind
 from services.embeddings.domain.document import Page, PageImage
 from services.embeddings.domain.errors import ExtractionError
 from services.embeddings.domain.placed_text import sanitised
@@ -196,11 +196,9 @@ def _corrupt_otherwise(found: Format) -> Iterator[None]:
         yield
     except (StopIteration, ExtractionError, MemoryError):
         raise
-    except RecursionError:
-        raise ExtractionError("CORRUPT", f"the {found.name} file nests deeper than can be read") from None
     except Exception as error:
-        if is_out_of_memory(error):
-            raise MemoryError from error
+        if limit := limit_behind(error):
+            raise limit from error
         raise ExtractionError(
             "CORRUPT",
             f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],

@@ -146,6 +146,10 @@ class PostgresFileWork:
         """Return the file to the queue at once, as if it had not been claimed."""
         await self._give_back(claim, 0.0, None, None, False)
 
+    async def set_aside(self, claim: ClaimedFile) -> None:
+        """Return the file to the queue likewise, as a large one, until it is asked for anew."""
+        await self._give_back(claim, 0.0, None, None, False, large=True)
+
     async def forget(self, claim: ClaimedFile) -> None:
         """Remove the file and its chunks, and announce it. Raises LeaseLostError."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -157,10 +161,17 @@ class PostgresFileWork:
         _require(await self._pool.fetchval(query, *_fence(claim), self._lease_seconds, stage, done, total))
 
     async def _give_back(
-        self, claim: ClaimedFile, delay: float, code: str | None, message: str | None, counts: bool
+        self,
+        claim: ClaimedFile,
+        delay: float,
+        code: str | None,
+        message: str | None,
+        counts: bool,
+        *,
+        large: bool = False,
     ) -> None:
         query = load_query(_PACKAGE, "give_back_file")
-        await self._pool.execute(query, claim.file_id, claim.lease_token, delay, code, message, counts)
+        await self._pool.execute(query, claim.file_id, claim.lease_token, delay, code, message, counts, large)
 
 
 def _claimed(row: asyncpg.Record) -> ClaimedFile:

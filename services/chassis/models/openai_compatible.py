@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -185,8 +184,7 @@ class OpenAiLanguageModel:
                         unexplained += 1
                     if error.status not in {429, 503} or delay is None:
                         raise
-                    spread = random.uniform(1.0, 1.1)  # noqa: S311  not a secret
-                    await self._limiter.pause(self._model, max(delay, _SHORTEST_WAIT_SECONDS) * spread)
+                    await self._limiter.pause(self._model, max(delay, _SHORTEST_WAIT_SECONDS))
 
     async def _send(self, prompt: Prompt, shape: type[Any]) -> _Completion:
         with observed_call(PROVIDER, self._model, prompt.operation):

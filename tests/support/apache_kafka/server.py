@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -22,8 +23,22 @@ POM = Path(__file__).with_name("pom.xml")
 PREPARE_SECONDS = 300.0
 # A small heap and the quick compiler: it lives for one run of the tests.
 JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
-
+ONE_NODE: Mapping[str, object] = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 4,
+}
+"""What a node that is alone is told, wherever it listens."""
 USER, PASSWORD = "cauce", "a password"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -87,14 +102,11 @@ class ApacheKafka(EmbeddedServer):
 
     def _settings(self, data: Path, controller_port: int) -> Mapping[str, object]:
         return {
-            "process.roles": "broker,controller",
-            "node.id": 1,
             "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
             "listeners": (
                 f"PLAINTEXT://{self.bootstrap},SECURED://{self.secured},CONTROLLER://{LOOPBACK}:{controller_port}"
             ),
             "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._advertised_port},SECURED://{self.secured}",
-            "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT",
             "listener.name.secured.ssl.keystore.type": "PKCS12",
@@ -111,17 +123,13 @@ class ApacheKafka(EmbeddedServer):
                 for kind in SCRAM
             },
             "log.dirs": data,
-            "auto.create.topics.enable": "false",
-            "group.initial.rebalance.delay.ms": 0,
-            "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 4,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 4,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "share.coordinator.state.topic.num.partitions": 4,
+            **ONE_NODE,
         }
+
+
+def version() -> str:
+    """The release of Apache Kafka that the ``pom.xml`` names."""
+    return ElementTree.parse(POM).findtext("version", "")
 
 
 def jars() -> Path:
@@ -131,21 +139,22 @@ def jars() -> Path:
         ConfigurationError: ``COMMAND_MISSING``: Maven is not installed.
         UnavailableError: Maven could not bring them.
     """
-    version = ElementTree.parse(POM).findtext("version")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cauce"
-    folder = cache / f"apache-kafka-{version}"
+    folder = cache / f"apache-kafka-{version()}"
     if folder.is_dir():
         return folder
     maven = require_command("mvn")
     cache.mkdir(parents=True, exist_ok=True)
-    # Filled beside its place and moved there whole, so that half of it is never taken for all.
-    with tempfile.TemporaryDirectory(dir=cache) as unfinished:
-        libraries = Path(unfinished) / "libraries"
-        run(
-            (maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
-            what="Maven could not bring Apache Kafka",
-        )
-        libraries.rename(folder)
+    # Filled beside its place and moved there whole, so that half of it is never taken for all; by one of us at a time.
+    with (cache / "apache-kafka.lock").open("w") as turn, tempfile.TemporaryDirectory(dir=cache) as unfinished:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            libraries = Path(unfinished) / "libraries"
+            run(
+                (maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
+                what="Maven could not bring Apache Kafka",
+            )
+            libraries.rename(folder)
     return folder
 
 

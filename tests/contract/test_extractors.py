@@ -169,6 +169,20 @@ class TestText:
     def test_a_few_spanish_words_are_not_taken_for_another_script(self, read, text):
         assert read(text.encode("cp1252"), "a.txt")[1] == [Page(None, text)]
 
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("el com-\npresor", "el compresor"),
+            ("el com-\r\n   presor", "el compresor"),
+            ("estado-de-\nla-cuestión", "estado-de-\nla-cuestión"),
+            ("- uno\n- dos", "- uno\n- dos"),
+            ("IGE-\nDos, a-\nb", "IGE-\nDos, a-\nb"),
+            ("pre\u00adsión má\u00ad\nxima", "presión máxima"),
+        ],
+    )
+    def test_words_parted_at_the_end_of_a_line_or_by_invisible_hyphens_are_whole(self, read, text, shown):
+        assert read(text.encode(), "a.txt")[1][0].text == shown
+
     def test_what_no_database_stores_is_left_out(self, read):
         assert read(b"ho\x00la\x07\r\nmundo", "a.txt")[1] == [Page(None, "hola\nmundo")]
 

@@ -114,6 +114,15 @@ async def test_letters_on_a_transparent_ground_and_of_a_palette_are_read(ocr: Oc
     assert [one.text for one in read] == ["Señal", LABELS[0]]
 
 
+async def test_word_parted_at_the_end_of_a_line_is_whole_and_stands_on_both(ocr: OcrImageDescriber):
+    image = Image.new("RGB", (800, 220), "white")
+    for y, text in ((30, "La presión del com-"), (110, "presor no baja")):
+        ImageDraw.Draw(image).text((40, y), text, fill="black", font=ImageFont.truetype(BytesIO(FONT), 36))
+    (found,) = await ocr.describe([page_image(image)])
+    assert found.text == "La presión del compresor no baja"
+    assert [found.text[span.start : span.end] for span in found.spans] == ["La presión del com", "presor no baja"]
+
+
 async def test_thin_rule_is_no_text_and_no_failure(ocr: OcrImageDescriber):
     (rule,) = await ocr.describe([page_image(Image.new("RGB", (3000, 4), "black"))])
     assert (rule.text, rule.error) == ("", None)

@@ -136,6 +136,27 @@ def test_a_sentence_over_the_border_of_two_pages_is_in_one_chunk_that_names_both
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_word_over_the_border_of_two_pages_is_whole_and_on_both(reader):
+    pages = read(pdf([lines_of("La presión del com-"), lines_of("presor baja.")]), reader)
+    document = DocumentText.join(pages)
+    (chunk,) = StructuralChunker().chunk(document)
+    assert chunk.text == "La presión del compresor baja."
+    assert (chunk.page_from, chunk.page_to) == (1, 2)
+    assert [document.text[span.start : span.end] for spans in document.spans for span in spans] == [
+        "La presión del com",
+        "presor baja.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("el estado-de-", "la-cuestión"), ("IGE12-", "tres"), ("la A-", "b"), ("fin -", "uno"), ("De-", "Él")],
+)
+def test_a_hyphen_that_parts_no_word_stays_at_the_border(first, second):
+    assert DocumentText.join([Page(1, first), Page(2, second)]).text == f"{first}\n\n{second}"
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_page_without_text_keeps_its_number(reader):
     pages = read(pdf([lines_of("uno"), [], lines_of("tres")]), reader)
     assert [(page.number, page.text) for page in pages] == [(1, "uno"), (2, ""), (3, "tres")]

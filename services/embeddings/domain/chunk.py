@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from services.embeddings.domain.document import Page, Span
+from services.embeddings.domain.placed_text import is_word_parted
 
 PAGE_SEPARATOR = "\n\n"
 
@@ -43,7 +44,7 @@ class DocumentText:
     """The pages of a document as one text, with the page of every character, and the spans of every page.
 
     Pages are joined by a blank line, so that a splitter prefers to cut there and may still keep a sentence that
-    runs over the border whole.
+    runs over the border whole. A word that a hyphen parts at the border is joined, and stands on both.
     """
 
     text: str
@@ -59,16 +60,17 @@ class DocumentText:
         spans: list[tuple[Span, ...]] = []
         parts: list[str] = []
         offset = 0
-        for page in pages:
-            text = page.text.strip()
-            if not text:
-                continue
+        shown = [(page, text) for page in pages if (text := page.text.strip())]
+        followers = [*(text for _, text in shown), ""][1:]
+        for (page, text), follower in zip(shown, followers, strict=True):
+            is_parted = is_word_parted(text, follower)
+            part = text[:-1] if is_parted else text
             starts.append(offset)
             numbers.append(page.number)
-            spans.append(tuple(_spans(page, text, offset)))
-            parts.append(text)
-            offset += len(text) + len(PAGE_SEPARATOR)
-        return cls(PAGE_SEPARATOR.join(parts), tuple(starts), tuple(numbers), tuple(spans))
+            spans.append(tuple(_spans(page, part, offset)))
+            parts += [part, "" if is_parted else PAGE_SEPARATOR]
+            offset += len(part) + len(parts[-1])
+        return cls("".join(parts[:-1]), tuple(starts), tuple(numbers), tuple(spans))
 
     def chunk(self, position: int, char_start: int, char_end: int) -> Chunk:
         """The chunk over the given offsets, with surrounding white space left out."""

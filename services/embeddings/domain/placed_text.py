@@ -11,7 +11,12 @@ from typing import NamedTuple
 from services.chassis.kernel.text import FORBIDDEN, sanitise
 from services.embeddings.domain.document import Page, Span
 
-_UNSTORABLE = re.compile(rf"\r(?=\n)|{FORBIDDEN.pattern}")
+# What cannot be stored, and what no reader sees but a search for the word would stumble over.
+_LEFT_OUT = re.compile(rf"\r(?=\n)|[\u00ad\u2060\ufeff]|{FORBIDDEN.pattern}")
+_LINE_END = re.compile(r"[-\u00ad\u2010]\r?\n[ \t]*")
+_PARTED_WORD = re.compile(r"(?<![\w-])[^\W\d_]{2,}[-\u00ad\u2010]\Z")
+_ITS_REST = re.compile(r"[^\W\d_]++(?!-\S)")
+_LONGEST_WORD = 80
 
 
 class PlacedText(NamedTuple):
@@ -42,11 +47,35 @@ class PlacedText(NamedTuple):
         text = "".join(self.text[start:end] for start, end in zip(ends, starts, strict=True))
         return PlacedText(text, tuple(_shifted(self.spans, cuts)))
 
+    def with_whole_words(self) -> PlacedText:
+        """The text with words joined that are parted at the ends of lines."""
+        text = self.text
+        return self.without(
+            match.span()
+            for match in _LINE_END.finditer(text)
+            if is_word_parted(
+                text[max(0, match.start() + 1 - _LONGEST_WORD) : match.start() + 1],
+                text[match.end() : match.end() + _LONGEST_WORD],
+            )
+        )
+
     def stripped(self) -> PlacedText:
         """The text without the line ends around it."""
         start = len(self.text) - len(self.text.lstrip("\n"))
         end = max(start, len(self.text.rstrip("\n")))
         return self.without([(0, start), (end, len(self.text))])
+
+
+def is_word_parted(before: str, after: str) -> bool:
+    """Whether the hyphen at the end of a text parts a word that goes on in the next one, and is none of the word's own.
+
+    It is the word's own after a single letter, and where there is another in it (``state-of-the-art``).
+    """
+    return (
+        after[:1].islower()
+        and _PARTED_WORD.search(before[-_LONGEST_WORD:]) is not None
+        and _ITS_REST.match(after[:_LONGEST_WORD]) is not None
+    )
 
 
 def placed_text(page: Page) -> PlacedText:
@@ -62,7 +91,7 @@ def with_text(page: Page, placed: PlacedText) -> Page:
 
 def sanitised(page: Page) -> Page:
     """The page with its text as it can be stored."""
-    placed = placed_text(page).without(match.span() for match in _UNSTORABLE.finditer(page.text))
+    placed = placed_text(page).without(match.span() for match in _LEFT_OUT.finditer(page.text))
     return with_text(page, placed._replace(text=sanitise(placed.text)))
 
 

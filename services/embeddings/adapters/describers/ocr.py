@@ -18,6 +18,7 @@ from services.chassis.kernel.text import sanitise
 from services.chassis.models.telemetry import observed_call
 from services.embeddings.domain.document import TENTHS, PageImage, PageKind, Rect, Span
 from services.embeddings.domain.enrichment import ImageDescription
+from services.embeddings.domain.placed_text import PlacedText
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -125,7 +126,8 @@ def _describe(engine: RapidOCR, data: bytes) -> ImageDescription:
             text += " " if index else "\n" if text else ""
             spans.append(Span(len(text), len(text) + len(line.text), _rect(line.turned_back(quarters, *image.size))))
             text += line.text
-    return ImageDescription(text, spans=tuple(spans))
+    placed = PlacedText(text, tuple(spans)).with_whole_words()
+    return ImageDescription(placed.text, spans=placed.spans)
 
 
 def _rect(line: Line) -> Rect:

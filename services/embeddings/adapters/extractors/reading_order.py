@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-import regex
-
 from services.embeddings.domain.placed_text import PlacedText
 
 # A gutter parts two columns of prose: this wide at least, with lines this long on both sides. Narrower or shorter
@@ -16,7 +14,6 @@ from services.embeddings.domain.placed_text import PlacedText
 _MIN_GUTTER = 8.0
 _MIN_COLUMN_LINES = 3
 _MIN_COLUMN_CHARACTERS = 14
-_HYPHENATION = regex.compile(r"(?<=\p{L})[-\u00ad\u2010]\n(?=\p{Ll})")
 _MAX_SPACE_IN_COLUMNS = 2.5
 # The time grows with the square of their number: a page with more keeps the order of its content.
 _MAX_BOXES = 3000
@@ -68,8 +65,7 @@ def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> PlacedText:
         directions[direction].append(box)
     ordered = sorted(directions.values(), key=lambda group: -sum(len(box.text) for box in group))
     parts = [part for group in ordered for part in (PlacedText("\n\n"), in_reading_order(group))]
-    placed = PlacedText.joined(parts[1:])
-    return placed.without(match.span() for match in _HYPHENATION.finditer(placed.text))
+    return PlacedText.joined(parts[1:]).with_whole_words()
 
 
 def in_reading_order(boxes: Sequence[Box]) -> PlacedText:

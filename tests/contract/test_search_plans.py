@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import asyncpg
+import numpy as np
 import pytest
 
 from deploy.embedded.server import run_blocking
@@ -43,18 +45,39 @@ ServerPlan = Mapping[str, Any]
 class Planner:
     """Explains statements of the search, as the search's role."""
 
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, *, kept: bool = False) -> None:
         self.connection = connection
+        self._kept = kept
 
     async def plan(self, query: str, *arguments: Any) -> ServerPlan:
         """The plan of a statement, not executed."""
         return await self.plan_of(load_query("services.search", query), *arguments)
 
     async def plan_of(self, statement: str, *arguments: Any) -> ServerPlan:
-        """The plan of any statement."""
-        (row,) = await self.connection.fetch(f"EXPLAIN (FORMAT JSON, COSTS OFF) {statement}", *arguments)
+        """The plan of any statement: for these arguments, or the one that is kept for any."""
+        explain = "EXPLAIN (FORMAT JSON, COSTS OFF)"
+        if self._kept:
+            await self.connection.execute(f"PREPARE explained AS {statement}")
+            try:
+                values = ", ".join(map(as_literal, arguments))
+                (row,) = await self.connection.fetch(f"{explain} EXECUTE explained ({values})")
+            finally:
+                await self.connection.execute("DEALLOCATE explained")
+        else:
+            (row,) = await self.connection.fetch(f"{explain} {statement}", *arguments)
         plan: ServerPlan = json.loads(row[0])[0]["Plan"]
         return plan
+
+
+def as_literal(value: Any) -> str:
+    """The value in SQL; its type is the parameter's."""
+    if value is None or isinstance(value, int | float):
+        return "NULL" if value is None else str(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, list):
+        value = "{" + ",".join("NULL" if one is None else f'"{one}"' for one in value) + "}"
+    return f"'{value}'"
 
 
 def nodes(plan: ServerPlan) -> Iterator[ServerPlan]:
@@ -99,14 +122,22 @@ async def fill(database: Database) -> None:
         await tables.connection.execute("VACUUM ANALYZE")
 
 
-@pytest.fixture
-async def planner(filled: Database) -> AsyncIterator[Planner]:
-    connection = await asyncpg.connect(filled.search_url, server_settings=dict(server_settings()))
+@asynccontextmanager
+async def planning(database: Database, mode: str) -> AsyncIterator[Planner]:
+    settings = {**server_settings(), "plan_cache_mode": f"force_{mode}_plan"}
+    connection = await asyncpg.connect(database.search_url, server_settings=settings)
     try:
         await prepare_connection(connection)
-        yield Planner(connection)
+        yield Planner(connection, kept=mode == "generic")
     finally:
         await connection.close()
+
+
+@pytest.fixture(params=["custom", "generic"])
+async def planner(filled: Database, request: pytest.FixtureRequest) -> AsyncIterator[Planner]:
+    """The server makes a plan for each question at first, and may then keep one for all."""
+    async with planning(filled, request.param) as planner:
+        yield planner
 
 
 def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
@@ -160,8 +191,8 @@ async def test_the_threshold_comes_after_the_walk(planner: Planner) -> None:
     plan = await plan_of(planner, Strategy.HNSW, min_score=0.5)
 
     (walk,) = (node for node in nodes(plan) if node.get("Index Name") == VECTOR_INDEX)
-    assert "0.5" not in walk["Filter"]
-    assert any("0.5" in node.get("Filter", "") for node in nodes(plan))
+    assert "<=>" not in walk["Filter"]
+    assert any("distance" in node.get("Filter", "") for node in nodes(plan))
 
 
 async def test_the_scope_and_the_filter_are_conditions_of_the_walk(planner: Planner) -> None:
@@ -209,8 +240,10 @@ async def test_comparing_all_never_walks_an_index_of_its_own_kind(planner: Plann
     assert not {VECTOR_INDEX, LEXICAL_INDEX} & indexes(plan)
 
 
-async def test_one_file_is_compared_without_reading_another(planner: Planner) -> None:
-    plan = await plan_of(planner, Strategy.EXACT, wanted=ChunkFilter(file_ids=(3,)))
+async def test_one_file_is_compared_without_reading_another(filled: Database) -> None:
+    # A plan that is kept is for ten files, which are all that there are here: the server sees that it is dearer.
+    async with planning(filled, "custom") as planner:
+        plan = await plan_of(planner, Strategy.EXACT, wanted=ChunkFilter(file_ids=(3,)))
 
     assert FILE_INDEX in indexes(plan)
     assert VECTOR_INDEX not in indexes(plan)
@@ -297,12 +330,8 @@ async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_
     resources: Database, wanted: slice
 ) -> None:
     types = sorted(load_resource_types())[wanted]
-    connection = await asyncpg.connect(resources.search_url, server_settings=dict(server_settings()))
-    await prepare_connection(connection)
-    try:
-        plan = await plan_of(Planner(connection), Strategy.HNSW, kind="resources", types=types)
-    finally:
-        await connection.close()
+    async with planning(resources, "custom") as planner:
+        plan = await plan_of(planner, Strategy.HNSW, kind="resources", types=types)
 
     (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
     tables = {node["Relation Name"] for node in nodes(leg) if "Relation Name" in node}
@@ -312,16 +341,21 @@ async def test_the_unified_search_walks_the_vector_index_of_each_type_asked_for_
     assert len(scans) == len(types)
 
 
+async def test_a_kept_plan_of_the_unified_search_skips_the_types_not_asked_for(resources: Database) -> None:
+    async with planning(resources, "generic") as planner:
+        plan = await plan_of(planner, Strategy.HNSW, kind="resources", types=["variable"])
+
+    (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
+    arms = [node for node in nodes(leg) if "One-Time Filter" in node]
+    assert len(arms) == len(load_resource_types())
+    assert all(index.endswith("_embedding_1") for index in indexes(leg))
+
+
 async def test_filters_on_resources_are_conditions_of_the_walk(resources: Database) -> None:
     wanted = ResourceFilter(entity_ids=(1, 2), languages=("und",), updated_from=datetime(2026, 1, 1, tzinfo=UTC))
-    connection = await asyncpg.connect(resources.search_url, server_settings=dict(server_settings()))
-    await prepare_connection(connection)
-    try:
-        plan = await plan_of(
-            Planner(connection), Strategy.HNSW, kind="resources", types=sorted(load_resource_types())[:2], wanted=wanted
-        )
-    finally:
-        await connection.close()
+    async with planning(resources, "custom") as planner:
+        types = sorted(load_resource_types())[:2]
+        plan = await plan_of(planner, Strategy.HNSW, kind="resources", types=types, wanted=wanted)
 
     (leg,) = (node for node in nodes(plan) if node.get("Subplan Name") == "CTE dense")
     walks = [node for node in nodes(leg) if node.get("Index Name", "").endswith("_embedding_1")]

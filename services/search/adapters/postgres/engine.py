@@ -75,6 +75,7 @@ class SearchRun:
         self._ef_search = bounds.ef_search
         self._fragments = {
             **fragments,
+            **_written(space=question.space_id, rows=rows or criteria.top_n),
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }
@@ -83,8 +84,6 @@ class SearchRun:
             "lexical_index": lexical_index,
             "table": lexical_index.removesuffix("_lexical"),
             "tenant": scope.tenant_id,
-            "space": question.space_id,
-            "rows": rows or criteria.top_n,
             "min_score": criteria.min_score,
             "exact_up_to": bounds.exact_up_to,
         }
@@ -127,23 +126,23 @@ class SearchRun:
     def statement(self, question: Question, plan: Plan, fusion: Fusion) -> tuple[str, list[Any]]:
         """The statement of a plan and its arguments."""
         dense = fragment(f"dense_{plan.dense}_{self._kind}" if plan.dense else f"no_dense_{self._kind}")
-        fragments = {**self._fragments, "dense": dense}
+        limits = _written(window=plan.window, dense_limit=plan.dense_limit, lexical_limit=plan.lexical_limit)
+        fragments = {**self._fragments, **limits, "dense": dense}
         if plan.lexical is not None:
             fragments |= fusion_fragments(fusion, dense=plan.dense is not None)
             fragments["lexical_read"] = fragment(f"lexical_{plan.lexical}_{self._kind}")
-        values = {
-            **self._values,
-            **fusion_values(fusion),
-            "vector": question.vector,
-            "window": plan.window,
-            "dense_limit": plan.dense_limit,
-            "lexical_limit": plan.lexical_limit,
-        }
+        values = {**self._values, **fusion_values(fusion), "vector": question.vector}
         return assemble(self._kind if plan.lexical else f"semantic_{self._kind}", fragments, values)
 
     async def _fetch(self, statement: str, arguments: list[Any]) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await self._connection.fetch(statement, *arguments, timeout=self._timeout)
         return rows
+
+
+def _written(**numbers: int) -> dict[str, str]:
+    """Numbers to stand in the text: a plan that the server keeps for later questions goes by their size, or by them
+    to the index of one space."""
+    return {name: f"{number:d}" for name, number in numbers.items()}
 
 
 async def fetch_rows(

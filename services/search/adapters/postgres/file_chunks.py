@@ -33,13 +33,12 @@ def server_settings(ef_search: int = EF_SEARCH_DEFAULT) -> Mapping[str, str]:
 
     An index scan goes on until enough rows pass the filters. Its order is relaxed, and restored outside. The planner
     counts no cost for reading vectors out of line and would compare 10,000 of them instead of walking the index; every
-    plan but the walk sorts, so sorting is made dear. A generic plan knows neither the limit nor the tenant's size.
+    plan but the walk sorts, so sorting is made dear.
     """
     return {
         "hnsw.iterative_scan": "relaxed_order",
         "hnsw.ef_search": str(ef_search),
         "enable_sort": "off",
-        "plan_cache_mode": "force_custom_plan",
     }
 
 

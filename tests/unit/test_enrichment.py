@@ -1,11 +1,12 @@
 """Image descriptions in the text of their page."""
 
 from dataclasses import replace
+import re
 
 import pytest
 
 from services.embeddings.domain.document import Page, PageFault, PageImage, PageKind, PageLayout, Rect, Span
-from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
+from services.embeddings.domain.enrichment import ImageDescription, enrich, enriched, kind_of
 
 IMAGE = PageImage("d1", "image/png", b"", 1, 1)
 
@@ -75,6 +76,33 @@ def test_a_word_that_the_image_of_the_whole_page_says_is_not_said_twice():
     beside = replace(layout, images=(Rect(0, 0, 100, 100),))
     assert enrich(Page(1, words, (image,), layout=beside), described("Bomba")).text == f"{words}\n[Imagen: Bomba]"
     assert enrich(Page(1, words, (image,), layout=layout), described("")).text == words
+
+
+def scan(number: int, text: str) -> tuple[Page, ImageDescription]:
+    image = PageImage(f"d{number}", "image/png", b"", 100, 50)
+    layout = PageLayout(1000, 500, "px", (), (Rect(0, 0, 1000, 500),))
+    spans = (Span(*line.span(), Rect(0, 0, 9, 9)) for line in re.finditer(r".+", text))
+    return Page(number, "", (image,), layout=layout), ImageDescription(text, spans=tuple(spans))
+
+
+def test_headers_and_footers_of_scanned_pages_are_left_out_after_the_third():
+    names = ["Uno", "Dos", "Tres", "Cuatro", "Cinco"]
+    scans = [scan(n, f"Manual IGE12\n{name} se revisa.\nPágina {n} de 5") for n, name in enumerate(names, start=1)]
+    pages = list(enriched([page for page, _ in scans], {f"d{page.number}": found for page, found in scans}))
+    assert [page.text for page in pages] == [
+        *(f"[Imagen: Manual IGE12 {name} se revisa. Página {n} de 5]" for n, name in enumerate(names[:3], start=1)),
+        *(f"[Imagen: {name} se revisa.]" for name in names[3:]),
+    ]
+    assert pages[3].layout is not None
+    assert [pages[3].text[start:end] for start, end, _ in pages[3].layout.spans] == ["Cuatro se revisa."]
+
+
+def test_images_on_pages_that_say_the_same_are_content():
+    pages = [Page(number, "Texto.", (IMAGE,)) for number in range(1, 6)]
+    shown = [page.text for page in enriched(pages, {"d1": ImageDescription("Logo\nACME")})]
+    assert shown == ["Texto.\n[Imagen: Logo ACME]"] * 5
+        "Texto.\n[Imagen: Logo ACME]"
+    ] * 5
 
 
 FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")

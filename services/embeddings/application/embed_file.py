@@ -26,7 +26,7 @@ from services.embeddings.application.ports import (
 )
 from services.embeddings.domain.chunk import Chunk, DocumentText
 from services.embeddings.domain.document import ExtractedDocument, Page, PageFault, PageImage
-from services.embeddings.domain.enrichment import ImageDescription, enrich, kind_of
+from services.embeddings.domain.enrichment import ImageDescription, enriched, kind_of
 from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Outcome, PageRecord, Stage
 
 DESCRIBE_BATCH = 4
@@ -76,7 +76,7 @@ class EmbedFile:
         except _FoundLargeError:
             await self.work.set_aside(claim)
             return
-        text = DocumentText.join([enrich(page, _of(page, descriptions)) for page in document.pages])
+        text = DocumentText.join(list(enriched(document.pages, descriptions)))
         # A long document takes seconds, in which leases must be renewed.
         chunks = await asyncio.to_thread(self.chunker.chunk, text, by_line=context.by_line)
         embedded = await self._embed(claim, chunks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from services.chassis.kernel.text import sanitise
@@ -18,6 +18,7 @@ from services.embeddings.domain.document import (
     is_nearly_empty,
 )
 from services.embeddings.domain.placed_text import PlacedText, placed_text
+from services.embeddings.domain.running_lines import RunningLines
 
 _OPENING = "[Imagen: "
 _WORD = re.compile(r"(\S+)\s*")
@@ -39,6 +40,21 @@ class ImageDescription:
     spans: tuple[Span, ...] = ()
 
 
+def enriched(pages: Iterable[Page], descriptions: Mapping[str, ImageDescription]) -> Iterator[Page]:
+    """The pages with what their images show, by digest, without the running lines of pages that are each an image."""
+    running = RunningLines()
+    for index, page in enumerate(pages):
+        described = [descriptions[image.digest] for image in page.images]
+        if _is_image(page):
+            placed = running.left_out_of(PlacedText(described[0].text, described[0].spans), index)
+            described = [replace(described[0], text=placed.text, spans=placed.spans)]
+        yield enrich(page, described)
+
+
+def _is_image(page: Page) -> bool:
+    return page.layout is not None and page.layout.images == (page.layout.whole,)
+
+
 def enrich(page: Page, descriptions: Sequence[ImageDescription]) -> Page:
     """The page with a line ``[Imagen: ...]`` after its text for the description of each of its images, in order.
 
@@ -47,7 +63,7 @@ def enrich(page: Page, descriptions: Sequence[ImageDescription]) -> Page:
     words of its text that the description has are not said twice.
     """
     own = placed_text(page)
-    if page.layout and page.layout.images == (page.layout.whole,):
+    if _is_image(page):
         own = _without_words_of(own, descriptions[0].text)
     text = own.text if own.text.strip() else ""
     spans = list(own.spans) if text else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 
 import regex
 
@@ -14,6 +13,7 @@ from services.embeddings.adapters.extractors.limits import limit_behind
 from services.embeddings.domain.document import Page, PageFault
 from services.embeddings.domain.errors import ExtractionError
 from services.embeddings.domain.placed_text import PlacedText, placed_text, with_text
+from services.embeddings.domain.running_lines import RunningLines
 
 MEDIA_TYPES = {"application/pdf": (".pdf",)}
 RENDER_DPI = 200
@@ -29,14 +29,6 @@ _UNREADABLE_SHARE_IN_WORDS = 0.05
 _FEW_UNREADABLE = 2
 _MAX_APPEARANCES = 3
 _MIN_IMAGE_POINTS = 20.0
-_EDGE_LINES = 2
-_NUMBER = regex.compile(r"\d{1,9}")
-_PAGE_WORD = regex.compile(
-    r"(?:p|pp|p[áa]g|p[áa]gina|page|seite|folio|hoja|sheet|blatt)[.:]?|\p{P}|\|", regex.IGNORECASE
-)
-_WORD_OF_A_COUNT = regex.compile(r"de|of|von|\d{1,9}", regex.IGNORECASE)
-_MAX_PAGE_OFFSET = 500
-_MAX_WORDS_OF_A_THING = 2
 _HEADER_WITHIN = 1024
 # So many images on a page that nobody can tell which belong together are one.
 _MAX_PIECES = 200
@@ -68,7 +60,7 @@ def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
             page = read(index)
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
         is_blank = is_blank and not (page.text.strip() or page.images)
-        yield running.left_out_of(page, index)
+        yield with_text(page, running.left_out_of(placed_text(page), index))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
 
@@ -101,58 +93,6 @@ def is_garbled(text: str) -> bool:
 def without_garbled_words(placed: PlacedText) -> PlacedText:
     """The words whose characters are all known."""
     return placed.without(match.span() for match in _UNREADABLE_WORD.finditer(placed.text))
-
-
-class RunningLines:
-    """Knows the headers and footers of a document, which would fill every chunk.
-
-    One is a line among the first two or the last two of a page that stood at the same edge of three pages before. The
-    number of the page in it may grow as the pages do; any other that does (of an invoice, of a lesson) is content.
-    """
-
-    def __init__(self) -> None:
-        self._appearances: Counter[tuple[bool, str]] = Counter()
-
-    def left_out_of(self, page: Page, index: int) -> Page:
-        """The page of that index without those lines. Pages come in order."""
-        lines = page.text.split("\n")
-        shown = [at for at, line in enumerate(lines) if line.strip()]
-        edges = {**dict.fromkeys(shown[-_EDGE_LINES:], True), **dict.fromkeys(shown[:_EDGE_LINES], False)}
-        dropped = set()
-        for at, is_lower in edges.items():
-            keys = {(is_lower, key) for key in _line_keys(lines[at], index)}
-            if any(self._appearances[key] >= _MAX_APPEARANCES for key in keys):
-                dropped.add(at)
-            self._appearances.update(keys)
-        if not dropped or dropped == set(shown):  # a page that says nothing else means what it says
-            return page
-        starts = [0, *accumulate(len(line) + 1 for line in lines)]
-        ranges = [(starts[at], min(starts[at + 1], len(page.text))) for at in sorted(dropped)]
-        return with_text(page, placed_text(page).without(ranges).stripped())
-
-
-def _line_keys(line: str, index: int) -> Iterator[str]:
-    """The line, and the line with the number of the page in it told by its distance from the index."""
-    words = line.split()
-    yield " ".join(words)
-    for at, word in enumerate(words):
-        number = _NUMBER.search(word)
-        if number and _counts_pages(int(number.group()), at, words, index):
-            told = f"{word[: number.start()]}#{int(number.group()) - index}{word[number.end() :]}"
-            yield " ".join([*words[:at], told, *words[at + 1 :]])
-
-
-def _counts_pages(number: int, at: int, words: Sequence[str], index: int) -> bool:
-    """Whether a number in a line may be the page's: near to it, and not that of an invoice or a lesson."""
-    if abs(number - index) > _MAX_PAGE_OFFSET:
-        return False
-    beside = [*words[max(0, at - 1) : at], *words[at + 1 : at + 2]]
-    others = [*words[:at], *words[at + 1 :]]
-    if any(_PAGE_WORD.fullmatch(word) for word in beside):
-        return True
-    if all(_PAGE_WORD.fullmatch(word) or _WORD_OF_A_COUNT.fullmatch(word) for word in others):
-        return True
-    return len(others) > _MAX_WORDS_OF_A_THING and at in (0, len(words) - 1)
 
 
 class Furniture:

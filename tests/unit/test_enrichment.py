@@ -1,7 +1,7 @@
 """Image descriptions in the text of their page."""
 
-from dataclasses import replace
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -101,8 +101,6 @@ def test_images_on_pages_that_say_the_same_are_content():
     pages = [Page(number, "Texto.", (IMAGE,)) for number in range(1, 6)]
     shown = [page.text for page in enriched(pages, {"d1": ImageDescription("Logo\nACME")})]
     assert shown == ["Texto.\n[Imagen: Logo ACME]"] * 5
-        "Texto.\n[Imagen: Logo ACME]"
-    ] * 5
 
 
 FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")

@@ -65,7 +65,8 @@ _MIN_CHARACTERS = 20
 
 def is_nearly_empty(text: str) -> bool:
     """Whether a page has so little text that what it shows is elsewhere: in its images, if it has any."""
-    return len("".join(text.split())) < _MIN_CHARACTERS
+    words = text.split(None, _MIN_CHARACTERS)
+    return len(words) <= _MIN_CHARACTERS and sum(map(len, words)) < _MIN_CHARACTERS
 
 
 TENTHS = 10

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from services.chassis.kernel.text import FORBIDDEN, sanitise
+from services.chassis.kernel.text import FORBIDDEN, is_plain, sanitise
 from services.embeddings.domain.document import Page, Span
 
 # What cannot be stored, and what no reader sees but a search for the word would stumble over.
@@ -91,6 +91,8 @@ def with_text(page: Page, placed: PlacedText) -> Page:
 
 def sanitised(page: Page) -> Page:
     """The page with its text as it can be stored."""
+    if is_plain(page.text):
+        return page
     placed = placed_text(page).without(match.span() for match in _LEFT_OUT.finditer(page.text))
     return with_text(page, placed._replace(text=sanitise(placed.text)))
 

@@ -143,11 +143,11 @@ class _PageReader:
             with whatever_breaks():
                 shown = _render(page, page.rect) or (pdfium.page_image(self._path, index) if placed else None)
                 if shown is not None:
-                    layout = _layout(page)
-                    layout = replace(layout, spans=found.spans, images=(layout.whole,))
+                    layout = _layout(page, found.spans)
+                    layout = replace(layout, images=(layout.whole,))
                     return Page(number, found.text, (shown,), fault, layout)
         images = list(self._distinct_images(page, placed))
-        layout = replace(_layout(page), spans=found.spans, images=tuple(place for _, place in images))
+        layout = _layout(page, found.spans, tuple(place for _, place in images))
         if not (fault or found.text or images):
             if any(sign in pymupdf.TOOLS.mupdf_warnings(reset=0) for sign in TOO_DEEP):
                 raise too_deep()
@@ -258,8 +258,9 @@ def _is_ocr_layer(page: Any) -> bool:
     return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
 
 
-def _layout(page: Any) -> PageLayout:
-    return PageLayout(round(page.rect.width * TENTHS), round(page.rect.height * TENTHS), UNIT)
+def _layout(page: Any, spans: tuple[Span, ...], images: tuple[Rect, ...] = ()) -> PageLayout:
+    shown = page.rect
+    return PageLayout(round(shown.width * TENTHS), round(shown.height * TENTHS), UNIT, spans, images)
 
 
 def _in_tenths(rect: Any) -> Rect:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import regex
 
+from services.chassis.kernel.text import is_plain
 from services.embeddings.adapters.extractors.format import Sample
 from services.embeddings.adapters.extractors.limits import limit_behind
 from services.embeddings.domain.document import Page, PageFault
@@ -22,6 +23,7 @@ UNIT = "pt"
 UNDECODABLE = "it cannot be decoded"
 
 # What stands for a glyph of no known meaning: the sign for that, private and unassigned characters, control characters.
+_UNKNOWN = "\ufffd"
 _UNREADABLE = regex.compile(r"[\ufffd\p{Co}\p{Cn}[\p{Cc}--\s]]", regex.V1)
 _UNREADABLE_WORD = regex.compile(rf"\S*{_UNREADABLE.pattern}\S*", regex.V1)
 _UNREADABLE_SHARE = 0.2
@@ -82,10 +84,12 @@ def is_garbled(text: str) -> bool:
 
     The font does not say then what its glyphs mean.
     """
-    words = [(len(word), len(_UNREADABLE.findall(word))) for word in text.split()]
-    characters = sum(length for length, _ in words)
-    unknown = sum(unknown for _, unknown in words)
-    unknown_in_words = sum(unknown for length, unknown in words if length > 1)
+    if is_plain(text) and _UNKNOWN not in text:
+        return False
+    unknown = len(_UNREADABLE.findall(text))
+    words = text.split()
+    characters = sum(map(len, words))
+    unknown_in_words = sum(len(_UNREADABLE.findall(word)) for word in words if len(word) > 1)
     few = max(_FEW_UNREADABLE, _UNREADABLE_SHARE_IN_WORDS * characters)
     return unknown > _UNREADABLE_SHARE * characters or unknown_in_words > few
 

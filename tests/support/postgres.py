@@ -51,7 +51,8 @@ class PostgresServer:
     async def clone(self, template: str = TEMPLATE) -> Database:
         """A database of its own, as just migrated unless it is another template's."""
         name = f"test_{uuid4().hex}"
-        await self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Copying files takes a quarter of the time that writing every page to the log does.
+        await self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return Database(
             name=name,
             admin_url=self._server.url_of(name),

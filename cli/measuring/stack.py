@@ -30,6 +30,8 @@ def run_in_scratch(work: Work, *, url: str | None, data_dir: Path | None, as_jso
     The stack is the one that other commands find. Where there is none, and none is named, or with ``own_stack``, one is
     started in a temporary folder and removed at the end. A request to terminate ends the work as Ctrl-C does.
     """
+    # A script's process in the background ignores Ctrl-C; nobody can send it one, but what follows must not be ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     scratch = f"measure-{secrets.token_hex(6)}"
     if not (own_stack or _is_none(url, data_dir)):

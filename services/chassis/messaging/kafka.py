@@ -71,15 +71,14 @@ async def ensure_topics(settings: KafkaSettings, topics: Sequence[Topic] = ALL_T
             if error is not TopicAlreadyExistsError and code != 0:
                 raise KafkaError(f"the topic {name} could not be made: {error.__name__}")
     except KafkaConnectionError as error:
-        raise await _reason(settings) from error
+        raise await _reason(settings, error) from error
     finally:
         await admin.close()
 
 
-async def _reason(settings: KafkaSettings) -> CauceError:
+async def _reason(settings: KafkaSettings, fault: Exception) -> CauceError:
     """Why no connection could be made, which aiokafka says in its log only."""
     options = client_options(settings)
-    fault: Exception | None = None
     for host, port, _ in collect_hosts(options.pop("bootstrap_servers")):
         try:
             (await create_conn(host, port, **options)).close()

@@ -18,6 +18,7 @@ from services.embeddings.adapters.extractors.registry import (
     declared_formats,
     formats,
     read_document,
+    render_page,
     supported_media_types,
 )
 from services.embeddings.domain.document import Page, PageFault
@@ -285,6 +286,13 @@ class TestPdf:
         (span,) = page.layout.spans
         assert (page.text, page.layout.width, page.layout.height) == ("hola", 3000, 4000)
         assert 350 <= span.rect.y0 < 500 <= span.rect.y1 <= 550
+
+    def test_a_page_of_any_shape_can_be_shown(self, tmp_path, options):
+        path = tmp_path / "strip.pdf"
+        path.write_bytes(documents.one_page_pdf(b"").replace(b"[0 0 595 842]", b"[0 0 90000 1]"))
+        _, page = render_page(path, name="", media_type="", limits=LIMITS, options=options, number=1, size=400)
+        (image,) = page.images
+        assert (image.width, image.height) == (400, 1)
 
     def test_images_come_in_the_order_of_the_page_and_each_once(self, read):
         one, two = documents.picture(["uno"]), documents.picture(["dos"], size=(400, 200))

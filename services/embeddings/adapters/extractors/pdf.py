@@ -103,8 +103,11 @@ def render(source: Source, number: int, size: int) -> Image.Image:
         if number > document.page_count:
             raise page_not_found(number)
         page = document.load_page(number - 1)
-        scale = size / max(page.rect.width, page.rect.height)
-        return _image(page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), alpha=False))
+        width, height = page.rect.width, page.rect.height
+        scale = size / max(width, height)
+        # A side of no pixel is no image.
+        matrix = pymupdf.Matrix(max(scale, 1 / width), max(scale, 1 / height))
+        return _image(page.get_pixmap(matrix=matrix, alpha=False))
 
 
 def _open(source: Source) -> Any:

@@ -102,10 +102,10 @@ def render_page(
         what = "an empty file" if opened is None else f"a file of the format {opened[0].name}"
         raise ExtractionError("NO_PAGES", f"{what} has no pages that can be shown")
     found, source = opened
+    file = BytesIO()
     with _corrupt_otherwise(found):
         image = opened[0].render(source, number, size)
-    file = BytesIO()
-    image.save(file, "PNG")
+        image.save(file, "PNG")
     data = file.getvalue()
     shown = PageImage(sha256(data).hexdigest(), "image/png", data, image.width, image.height)
     return source.media_type, Page(number, "", (shown,))

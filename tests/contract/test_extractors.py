@@ -184,6 +184,15 @@ class TestText:
     def test_words_parted_at_the_end_of_a_line_or_by_invisible_hyphens_are_whole(self, read, text, shown):
         assert read(text.encode(), "a.txt")[1][0].text == shown
 
+    @pytest.mark.parametrize("form", ["![Plano](<{}> 'x')", "![Plano]({})", "Plano\n\n[image1]: <{}>", "Plano {}"])
+    def test_an_image_written_out_in_text_is_an_image(self, read, form):
+        address = f"data:image/png;base64,{b64encode(documents.picture()).decode()}"
+        first, second = read(f"Antes.\n\n{form.format(address)}\n\nDespués (fin).".encode(), "a.md")[1]
+        assert (first.text, len(first.images), second.text) == ("Antes.\n\nPlano", 1, "Después (fin).")
+
+    def test_page_breaks_and_vertical_tabs_end_lines(self, read):
+        assert read(b"uno\fdos\vtres", "a.txt")[1] == [Page(None, "uno\ndos\ntres")]
+
     def test_what_no_database_stores_is_left_out(self, read):
         assert read(b"ho\x00la\x07\r\nmundo", "a.txt")[1] == [Page(None, "hola\nmundo")]
 
@@ -615,6 +624,22 @@ class TestWord:
         _, pages = read(documents.rezipped(documents.word(), {"word/document.xml": body}))
         assert text_of(pages) == "uno\tdos tres\n\na\nb\n\ncaja"
 
+    def test_diagrams_and_charts_are_read(self, read):
+        kinds = {"diagramData": "diagrams/data1.xml", "chart": "charts/chart1.xml"}
+        related = "".join(
+            f'<Relationship Id="r{kind}" Type="x/{kind}" Target="{name}"/>' for kind, name in kinds.items()
+        )
+        data = documents.rezipped(
+            documents.word("Antes."),
+            {
+                "word/_rels/document.xml.rels": f"<Relationships>{related}</Relationships>",
+                "word/diagrams/data1.xml": "<dataModel><pt><t><p><r><t>Paso uno</t></r></p></t></pt></dataModel>",
+                "word/charts/chart1.xml": "<chart><title><t>Caudal</t></title><ser><cat><v>enero</v></cat>"
+                "<tx><v>B-7</v></tx><val><v>12</v></val></ser></chart>",
+            },
+        )
+        assert text_of(read(data)[1]) == "Antes.\n\nPaso uno\n\nCaudal\nenero\nB-7 | 12"
+
     def test_a_document_of_another_case_or_the_strict_kind_is_read(self, read):
         strict = documents.rezipped(
             documents.word("hola"),
@@ -687,6 +712,14 @@ class TestExcel:
         changed = documents.rezipped(documents.excel({"H": [["x"]]}), {"xl/worksheets/sheet1.xml": sheet})
         assert read(changed)[1][0].text == "H\n\n2 | dos | en línea"
 
+    def test_characters_that_are_written_by_number_are_read(self, read):
+        sheet = (
+            '<worksheet xmlns="s"><sheetData><row r="1"><c r="A1" t="inlineStr"><is><t>uno_x000D_\ndos</t></is></c>'
+            '<c r="B1" t="str"><v>a_x005F_x000D_</v></c></row></sheetData></worksheet>'
+        )
+        changed = documents.rezipped(documents.excel({"H": [["x"]]}), {"xl/worksheets/sheet1.xml": sheet})
+        assert read(changed)[1][0].text == "H\n\nuno dos | a_x000D_"
+
     def test_blank_rows_part_tables(self, read):
         _, (page,) = read(documents.excel({"H": [["a", "b"], [], ["c"]]}))
         assert page.text == "H\n\na | b\n\nc"
@@ -754,7 +787,14 @@ class TestHtml:
         assert (first.text, len(first.images), second.text, len(second.images)) == ("Antes.", 1, "Después. Logo", 0)
 
     @pytest.mark.parametrize(
-        "html", ["<html><p>a<table><tr><td>b", "<html></p></table></div><p>a</td> b", "<html><b><i>a</b> b"]
+        "html",
+        [
+            "<html><td>a<td>b",
+            "<html><center>a</center>b",
+            "<html><p>a<table><tr><td>b",
+            "<html></p></table></div><p>a</td> b",
+            "<html><b><i>a</b> b",
+        ],
     )
     def test_broken_html_keeps_its_text(self, read, html):
         assert text_of(read(html.encode())[1]).split() == ["a", "b"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from services.embeddings.adapters.extractors.archive import Archive, attribute, local
+from services.embeddings.adapters.extractors.drawing import charts_flow
 from services.embeddings.adapters.extractors.eml import mail_flow
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
@@ -29,7 +30,7 @@ def recognise(sample: Sample) -> str | None:
 
 
 def read(source: Source) -> Iterator[Page]:
-    """The text with its headers, notes and comments, in pages without numbers that end where an image stands."""
+    """The text with headers, charts, notes and comments, in pages without numbers that end where an image stands."""
     with Archive(source) as archive:
         yield from flow_pages(_document(archive))
 
@@ -41,6 +42,7 @@ def _document(archive: Archive) -> Iterator[str | PageImage]:
     for wanted in (*_BEFORE, "", *_AFTER):
         if not wanted:
             yield from _Part(archive, main).flow()
+            yield from charts_flow(archive, main)
         for part in (target for kind, target in related if kind == wanted):
             for piece in _Part(archive, part).flow():
                 if isinstance(piece, str) and piece not in around:

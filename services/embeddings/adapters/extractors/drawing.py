@@ -17,6 +17,11 @@ _FURNITURE = {"sldNum", "dt", "ftr", "hdr", "sldImg"}
 def drawing_flow(archive: Archive, part: str) -> Iterator[str | PageImage]:
     """The pieces of a drawing in its own order, which is from back to front, then its charts and diagrams."""
     yield from _drawing(archive.xml(part), archive.images_of(part))
+    yield from charts_flow(archive, part)
+
+
+def charts_flow(archive: Archive, part: str) -> Iterator[str | PageImage]:
+    """The charts and diagrams of an Office part."""
     for kind, target in archive.relationships(part).values():
         if kind == "chart":
             yield _chart_text(archive.xml(target))

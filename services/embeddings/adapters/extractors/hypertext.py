@@ -19,12 +19,13 @@ from services.embeddings.domain.document import PageImage
 _HIDDEN = {"script", "style", "template", "noscript", "object", "svg", "math", "textarea"}
 # fmt: off
 _PARAGRAPHS = {
-    "address", "article", "aside", "blockquote", "body", "caption", "details", "div", "dl", "fieldset", "figcaption",
-    "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "main", "nav", "ol", "p", "pre",
-    "section", "summary", "title", "ul",
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "details", "dialog", "dir", "div", "dl",
+    "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
+    "legend", "main", "menu", "nav", "noframes", "ol", "p", "pre", "section", "summary", "title", "ul",
 }
 # fmt: on
-_LINES = {"br", "li", "dt", "dd", "option"}
+_CELLS = {"tr", "td", "th"}
+_LINES = {"br", "li", "dt", "dd", "option", *_CELLS}  # a cell without a table is a line
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 # A table with a longer cell lays out the page, unless it looks like one of data.
 _MAX_CELL = 300
@@ -82,16 +83,16 @@ class _Reader(HTMLParser):
             self._end_block()
             self._verbatim += tag == "pre"
             self._mark_layout(tag)
-        elif tag in _LINES:
-            self._text.append("\n")
         elif tag == "table":
             self._end_block()
             self._mark_layout(tag)
             self._tables.append(_Table(self._blocks))
             self._blocks = []
-        elif tag in ("tr", "td", "th") and self._tables:
+        elif tag in _CELLS and self._tables:
             self._end_cell()
             self._tables[-1].begin(tag, dict(attrs))
+        elif tag in _LINES:
+            self._text.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
         """End what the tag ends."""
@@ -101,7 +102,7 @@ class _Reader(HTMLParser):
         elif tag in _PARAGRAPHS:
             self._end_block()
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
-        elif tag in ("td", "th", "tr") and self._tables:
+        elif tag in _CELLS and self._tables:
             self._end_cell()
         elif tag == "table" and self._tables:
             self._end_table()
@@ -117,7 +118,7 @@ class _Reader(HTMLParser):
 
     def _show(self, attributes: dict[str, str | None]) -> None:
         address = attributes.get("src") or attributes.get("href") or attributes.get("xlink:href") or ""
-        image = page_image(_embedded(address) or self._find(address), self._limits)
+        image = page_image(embedded(address) or self._find(address), self._limits)
         if image is not None:
             self._end_block()
             self._blocks.append(image)
@@ -206,8 +207,8 @@ class _Table:
             yield from (piece for cell in cells for piece in cell)
 
 
-def _embedded(address: str) -> bytes:
-    """The content of a ``data:`` address, empty for any other."""
+def embedded(address: str) -> bytes:
+    """The content of a ``data:`` address, empty for any other and for a broken one."""
     scheme, _, content = address.partition(",")
     if scheme[:5].lower() != "data:":
         return b""

@@ -37,7 +37,7 @@ def _slide(archive: Archive, part: str) -> Iterator[str | PageImage]:
         if kind == "notesSlide":
             yield from drawing_flow(archive, target)
         elif kind == "comments":
-            yield from (element.text or "" for element in archive.xml(target).iter() if local(element) == "text")
+            yield from (element.text or "" for element in archive.xml(target).iter() if local(element) in ("text", "t"))
 
 
 FORMAT = Format(name="PowerPoint", media_types={_MEDIA_TYPE: (".pptx", ".pptm")}, recognise=recognise, read=read)

@@ -21,6 +21,7 @@ _BUILT_IN_DURATIONS = {46}
 _BUILT_IN_PERCENTS = {9, 10}
 _LITERAL = re.compile(r'"[^"]*"|[\\_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _DATE, _TIME, _DURATION, _PERCENT = "date", "time", "duration", "percent"
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _COLUMN = re.compile(r"[A-Z]+")
 _MAX_COLUMNS = 16_384
 
@@ -103,7 +104,7 @@ class _Cells:
                 case "e":
                     return ""  # an error is not content
                 case "str" | "d":
-                    return value
+                    return _unescaped(value)
                 case _:
                     return self._number(float(value), int(attribute(cell, "s") or 0)) if value else ""
         except (ValueError, IndexError, OverflowError):
@@ -150,7 +151,12 @@ def _kind(number: int, code: str) -> str:
 def _string(item: Element) -> str:
     """The text of a string with or without runs, without the phonetic guide of an Asian one."""
     guides = {text for guide in item.iter() if local(guide) == "rPh" for text in guide.iter()}
-    return "".join(part.text or "" for part in item.iter() if local(part) == "t" and part not in guides)
+    return _unescaped("".join(part.text or "" for part in item.iter() if local(part) == "t" and part not in guides))
+
+
+def _unescaped(text: str) -> str:
+    """The text with the characters that XML has no place for, which Excel writes by their number."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _column(reference: str) -> int:

@@ -864,6 +864,11 @@ class TestBooks:
 
 
 class TestRtf:
+    def test_the_copy_of_an_image_for_old_readers_is_not_another_one(self, read):
+        shown = documents.picture().hex()
+        body = rf"a{{\*\shppict{{\pict\pngblip {shown}}}}}{{\nonshppict{{\pict\wmetafile8 010009000003}}}}b"
+        assert [(page.text, len(page.images)) for page in read(documents.rtf(body))[1]] == [("a", 1), ("b", 0)]
+
     @pytest.mark.parametrize(
         ("body", "text"),
         [

@@ -133,7 +133,7 @@ class _Reader:
         if word in _SKIPPED or (starred and word not in _READ_AFTER_STAR):
             target = _Target.FONTS if word == b"fonttbl" else _Target.NOTHING
             self._group = replace(self._group, target=target)
-        elif word == b"pict":
+        elif word == b"pict" and self._group.target is not _Target.NOTHING:  # there, the same image for old readers
             self._group = replace(self._group, target=_Target.PICTURE)
         elif word == b"u" and number is not None:
             self._characters(chr(number % 65536))

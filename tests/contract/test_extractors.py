@@ -591,6 +591,44 @@ class TestFlows:
         rows = read(documents.word([row, *([f"Persona {n}", "1990"] for n in range(100))]))[1][0].text.split("\n")
         assert rows[:2] == [" | ".join(row), "Persona 0 | 1990"]
 
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.rezipped(
+                documents.word(),
+                {
+                    "word/document.xml": '<w:document xmlns:w="w"><w:body><w:tbl>'
+                    + "".join(
+                        f"<w:tr><w:tc><w:tcPr><w:vMerge{merge}/></w:tcPr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:tc>"
+                        f"<w:tc><w:p><w:r><w:t>{other}</w:t></w:r></w:p></w:tc></w:tr>"
+                        for merge, text, other in [(' w:val="restart"', "Norte", "Ana"), ("", "", "Luis")]
+                    )
+                    + "</w:tbl></w:body></w:document>"
+                },
+            ),
+            documents.rezipped(
+                documents.powerpoint(("", [], "")),
+                {
+                    "ppt/slides/slide1.xml": "<sld><tbl>"
+                    + "".join(
+                        f"<tr><tc{merge}><txBody><p><r><t>{text}</t></r></p></txBody></tc>"
+                        f"<tc><txBody><p><r><t>{other}</t></r></p></txBody></tc></tr>"
+                        for merge, text, other in [(' rowSpan="2"', "Norte", "Ana"), (' vMerge="1"', "", "Luis")]
+                    )
+                    + "</tbl></sld>"
+                },
+            ),
+            b"<!doctype html><table><tr><td rowspan=2>Norte<td>Ana<tr><td>Luis</table>",
+        ],
+        ids=["docx", "pptx", "html"],
+    )
+    def test_a_high_cell_is_said_in_every_row(self, read, data):
+        assert text_of(read(data)[1]) == "Norte | Ana\nNorte | Luis"
+
+    def test_a_list_of_single_cells_is_no_title(self, read):
+        rows = [*([f"Pregunta {n}", ""] for n in range(4)), *([f"opción {n}", "no"] for n in range(100))]
+        assert read(documents.word(rows))[1][0].text.split("\n")[-1] == "opción 99 | no"
+
 
 class TestHtmlTables:
     def test_an_empty_cell_keeps_its_place(self, read):

@@ -11,7 +11,7 @@ from services.embeddings.adapters.extractors.eml import mail_flow
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
-from services.embeddings.adapters.extractors.tables import table_text
+from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import Page, PageImage
 
 _MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -106,7 +106,11 @@ class _Part:
             rows.append([])
             for cell in _within(row, "tc"):
                 pieces = [piece for _, piece in self._blocks(cell)]
-                rows[-1].append(join_paragraphs(piece for piece in pieces if isinstance(piece, str)))
+                merged = _property(cell, "vMerge")
+                if merged is not None and attribute(merged, "val") != "restart":
+                    rows[-1].append(cell_above(rows))
+                else:
+                    rows[-1].append(join_paragraphs(piece for piece in pieces if isinstance(piece, str)))
                 rows[-1] += [""] * (_columns(cell) - 1)
                 images += [piece for piece in pieces if isinstance(piece, PageImage)]
         yield table_text(rows)
@@ -140,10 +144,13 @@ def _within(parent: Element, name: str) -> Iterator[Element]:
 
 def _columns(cell: Element) -> int:
     """How many columns a cell takes."""
-    spans = (
-        attribute(one, "val") for part in cell if local(part) == "tcPr" for one in part if local(one) == "gridSpan"
-    )
-    return next((min(int(span), _MAX_COLUMNS) for span in spans if span and span.isdigit()), 1)
+    span = _property(cell, "gridSpan")
+    columns = attribute(span, "val") if span is not None else ""
+    return min(int(columns), _MAX_COLUMNS) if columns.isdigit() else 1
+
+
+def _property(cell: Element, name: str) -> Element | None:
+    return next((one for part in cell if local(part) == "tcPr" for one in part if local(one) == name), None)
 
 
 def _is_item(paragraph: Element) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from xml.etree.ElementTree import Element
 
 from services.embeddings.adapters.extractors.archive import Archive, attribute, local
-from services.embeddings.adapters.extractors.tables import table_text
+from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import PageImage
 
 _SKIPPED = {"Fallback", "rPr", "pPr", "bodyPr", "spPr"}
@@ -35,8 +35,13 @@ def _drawing(parent: Element, image: Callable[[str], PageImage | None]) -> Itera
         if name in ("txBody", "t"):
             yield _lines(element)
         elif name == "tbl":
-            rows = [row for row in element if local(row) == "tr"]
-            yield table_text([[_lines(cell) for cell in row if local(cell) == "tc"] for row in rows])
+            rows: list[list[str]] = []
+            for row in (one for one in element if local(one) == "tr"):
+                rows.append([])
+                for cell in (one for one in row if local(one) == "tc"):
+                    is_merged = attribute(cell, "vMerge") in ("1", "true")
+                    rows[-1].append(cell_above(rows) if is_merged else _lines(cell))
+            yield table_text(rows)
         elif name == "blip":
             shown = image(attribute(element, "embed"))
             if shown is not None:

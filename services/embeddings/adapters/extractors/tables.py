@@ -9,6 +9,7 @@ from itertools import groupby
 # A table up to this long is in one chunk as a rule, and its header row with it. In a longer one each row says the
 # names of its columns, since the header is far away.
 _MAX_WITHOUT_NAMES = 700
+_MAX_TITLES = 3
 _NUMBER = re.compile(r"[-+(]?[\d.,:/%€$\s-]+\)?")
 _PERIOD = re.compile(r"(?:\d{1,2}[-/.])*(?:19|20)\d\d(?:[-/.]\d{1,2})*")
 
@@ -16,14 +17,15 @@ _PERIOD = re.compile(r"(?:\d{1,2}[-/.])*(?:19|20)\d\d(?:[-/.]\d{1,2})*")
 def table_text(rows: Sequence[Sequence[str]]) -> str:
     """The rows as lines of cells, without the empty ones.
 
-    ``a | b`` for a short table or one without a header row; ``A: a | B: b`` for a long one whose header is A, B. Rows
-    of one cell above the header are titles.
+    ``a | b`` for a short table or one without a header row; ``A: a | B: b`` for a long one whose header is A, B. Up to
+    three rows of one cell above the header are titles.
     """
     cleaned = [[" ".join(cell.split()) for cell in row] for row in rows]
     cleaned = [row for row in cleaned if any(row)]
     lines = [" | ".join(cell for cell in row if cell) for row in cleaned]
     first = next((at for at, row in enumerate(cleaned) if _width(row) > 1), 0)
-    if sum(map(len, lines)) > _MAX_WITHOUT_NAMES and _is_header(cleaned[first], below=cleaned[first + 1 :]):
+    is_long = first <= _MAX_TITLES and sum(map(len, lines)) > _MAX_WITHOUT_NAMES
+    if is_long and _is_header(cleaned[first], below=cleaned[first + 1 :]):
         names = cleaned[first]
         lines[first + 1 :] = [
             " | ".join(
@@ -32,6 +34,12 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
             for row in cleaned[first + 1 :]
         ]
     return "\n".join(lines)
+
+
+def cell_above(rows: Sequence[Sequence[str]]) -> str:
+    """What stands in the row above where the next cell of the last row comes: a high cell reaches down there."""
+    above, column = rows[-2] if len(rows) > 1 else (), len(rows[-1])
+    return above[column] if column < len(above) else ""
 
 
 def tables_text(rows: Iterable[Sequence[str]]) -> str:

@@ -662,6 +662,58 @@ class TestWord:
         _, pages = read(documents.rezipped(documents.word(), {"word/document.xml": body}))
         assert text_of(pages) == "uno\tdos tres\n\na\nb\n\ncaja"
 
+    def test_paragraphs_have_the_numbers_that_word_writes_before_them(self, read):
+        def level(depth: int, kind: str, text: str, style: str = "") -> str:
+            linked = f'<w:pStyle w:val="{style}"/>' if style else ""
+            return (
+                f'<w:lvl w:ilvl="{depth}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>{linked}'
+                f'<w:lvlText w:val="{text}"/></w:lvl>'
+            )
+
+        headings = level(0, "upperRoman", "%1.", "H1") + level(1, "decimal", "%1.%2", "H2")
+        items = level(0, "lowerLetter", "%1)") + level(1, "bullet", "•")
+        numbering = (
+            f'<w:numbering xmlns:w="w"><w:abstractNum w:abstractNumId="0">{headings}</w:abstractNum>'
+            f'<w:abstractNum w:abstractNumId="1">{items}</w:abstractNum>'
+            '<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+            '<w:num w:numId="2"><w:abstractNumId w:val="1"/></w:num>'
+            '<w:num w:numId="3"><w:abstractNumId w:val="1"/><w:lvlOverride w:ilvl="0"><w:startOverride w:val="1"/>'
+            "</w:lvlOverride></w:num></w:numbering>"
+        )
+        styles = (
+            '<w:styles xmlns:w="w"><w:style w:styleId="H1"><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr>'
+            '</w:style><w:style w:styleId="H2"><w:basedOn w:val="H1"/></w:style></w:styles>'
+        )
+
+        def paragraph(text: str, style: str = "", listed: tuple[int, int] | None = None) -> str:
+            place = f'<w:numPr><w:ilvl w:val="{listed[1]}"/><w:numId w:val="{listed[0]}"/></w:numPr>' if listed else ""
+            return f'<w:p><w:pPr><w:pStyle w:val="{style}"/>{place}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+
+        body = "".join(
+            [
+                *(paragraph("Uno", "H1"), paragraph("Frío", "H2"), paragraph("Calor", "H2"), paragraph("Dos", "H1")),
+                *(paragraph("Norte", "H2"), paragraph("Sin número", "H2", (0, 0)), paragraph("Texto")),
+                *(paragraph("x", listed=(2, 0)), paragraph("y", listed=(2, 1)), paragraph("z", listed=(2, 0))),
+                *(paragraph("Otra"), paragraph("x", listed=(3, 0))),
+            ]
+        )
+        related = "".join(
+            f'<Relationship Id="r{kind}" Type="x/{kind}" Target="{kind}.xml"/>' for kind in ("numbering", "styles")
+        )
+        data = documents.rezipped(
+            documents.word(),
+            {
+                "word/_rels/document.xml.rels": f"<Relationships>{related}</Relationships>",
+                "word/numbering.xml": numbering,
+                "word/styles.xml": styles,
+                "word/document.xml": f'<w:document xmlns:w="w"><w:body>{body}</w:body></w:document>',
+            },
+        )
+        assert text_of(read(data)[1]).split("\n\n") == [
+            *("I. Uno", "I.1 Frío", "I.2 Calor", "II. Dos", "II.1 Norte", "Sin número", "Texto"),
+            *("a) x\ny\nb) z", "Otra", "a) x"),
+        ]
+
     def test_diagrams_and_charts_are_read(self, read):
         kinds = {"diagramData": "diagrams/data1.xml", "chart": "charts/chart1.xml"}
         related = "".join(

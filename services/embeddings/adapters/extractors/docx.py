@@ -11,6 +11,7 @@ from services.embeddings.adapters.extractors.eml import mail_flow
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
+from services.embeddings.adapters.extractors.numbering import Numbering
 from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import Page, PageImage
 
@@ -38,13 +39,15 @@ def read(source: Source) -> Iterator[Page]:
 def _document(archive: Archive) -> Iterator[str | PageImage]:
     main = archive.main_part()
     related = list(archive.relationships(main).values())
+    parts = dict(related)
+    numbering = Numbering(archive.xml(parts.get("numbering", "")), archive.xml(parts.get("styles", "")))
     around: set[str] = set()
     for wanted in (*_BEFORE, "", *_AFTER):
         if not wanted:
-            yield from _Part(archive, main).flow()
+            yield from _Part(archive, main, numbering).flow()
             yield from charts_flow(archive, main)
         for part in (target for kind, target in related if kind == wanted):
-            for piece in _Part(archive, part).flow():
+            for piece in _Part(archive, part, numbering).flow():
                 if isinstance(piece, str) and piece not in around:
                     around.add(piece)
                     yield piece
@@ -53,8 +56,9 @@ def _document(archive: Archive) -> Iterator[str | PageImage]:
 class _Part:
     """Reads one part of the document: the text itself, its notes, a header."""
 
-    def __init__(self, archive: Archive, part: str) -> None:
+    def __init__(self, archive: Archive, part: str, numbering: Numbering) -> None:
         self._archive = archive
+        self._numbering = numbering
         self._root = archive.xml(part)
         self._image = archive.images_of(part)
         self._related = archive.relationships(part)
@@ -80,8 +84,10 @@ class _Part:
             if name == "p":
                 text: list[str] = []
                 hanging: list[tuple[bool, str | PageImage]] = []
+                label = self._numbering.label(element)
                 self._run(element, text, hanging)
-                yield _is_item(element), "".join(text).strip()
+                written = "".join(text).strip()
+                yield _is_item(element), f"{label} {written}".strip() if written else ""
                 yield from hanging
             elif name == "tbl":
                 yield from ((False, piece) for piece in self._table(element))

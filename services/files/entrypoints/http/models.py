@@ -59,7 +59,9 @@ class FileBody(BaseModel):
     page_kinds: dict[str, int] | None = Field(
         description="how many pages there are of each kind: text, ocr, described, empty, garbled, unreadable"
     )
-    failed_descriptions: int = Field(description="images that could not be decoded or described; retry tries the latter again")
+    failed_descriptions: int = Field(
+        description="images that could not be decoded or described; retry tries the latter again"
+    )
     description_error: str | None = Field(description="why the last of them could not")
     chunks: int = Field(description="how many of the file's chunks can be found now")
     stage: str | None

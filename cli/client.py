@@ -173,7 +173,7 @@ class CauceClient:
         await self._call("DELETE", f"{self._resource_type(type_)}/{resource_id}")
 
     async def retry_resource(self, type_: str, resource_id: int) -> None:
-        """Have a resource embedded again as it is."""
+        """Have a resource looked at again."""
         await self._call("POST", f"{self._resource_type(type_)}/{resource_id}/retry")
 
     async def resources(self, type_: str) -> AsyncIterator[Answer]:

@@ -78,7 +78,7 @@ def delete(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = No
 
 @resources.command()
 def retry(type_: Type, resource_id: Id, url: Url = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Have a resource embedded again as it is, whatever its end state was."""
+    """Have a resource looked at again: what failed is embedded, a text that has its vector keeps it."""
 
     async def work(client: CauceClient, screen: Screen) -> bool:
         await client.retry_resource(type_, resource_id)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 CONTENT_TYPE = "application/json"
@@ -114,10 +114,13 @@ def read_event(headers: Iterable[tuple[str, bytes | None]], value: bytes | None)
     try:
         event_id = UUID(attributes["ce_id"])
         time = datetime.fromisoformat(attributes["ce_time"])
-    except ValueError as error:
+        if time.tzinfo is None:
+            raise MalformedEventError("INVALID_ENVELOPE", "ce_time must say its offset from UTC")
+        time = time.astimezone(UTC)
+    except MalformedEventError:
+        raise
+    except (ValueError, OverflowError) as error:
         raise MalformedEventError("INVALID_ENVELOPE", f"ce_id or ce_time cannot be read: {error}") from error
-    if time.tzinfo is None:
-        raise MalformedEventError("INVALID_ENVELOPE", "ce_time must say its offset from UTC")
     aggregate_id, name, tenant_id = _read_payload(value)
     return Event(event_id, event_type, aggregate_id, name, tenant_id, time, _read_traceparent(raw))
 
@@ -145,6 +148,8 @@ def _read_payload(value: bytes | None) -> tuple[int, str, str]:
     if not isinstance(payload, dict):
         raise MalformedEventError("INVALID_PAYLOAD", "the value is not a JSON object")
     aggregate_id = payload.get("id")
+    if isinstance(aggregate_id, float) and aggregate_id.is_integer():
+        aggregate_id = int(aggregate_id)  # 1.0 is an integer of JSON Schema
     if not isinstance(aggregate_id, int) or isinstance(aggregate_id, bool) or not 0 < aggregate_id <= MAX_ID:
         raise MalformedEventError("INVALID_PAYLOAD", "id must be an integer from 1 to 2^63-1")
     name, tenant_id = _read_text(payload, "name"), _read_text(payload, "tenant")

@@ -167,7 +167,7 @@ class ResourceType:
     @property
     def recipe(self) -> str:
         """Tells one way of making texts of this type from another: a text of another recipe is out of date."""
-        parts = (self.context_sql, self.text_template, str(self.max_characters), self.overflow)
+        parts = (self.context_sql, self.text_template, str(self.max_characters), self.overflow, *sorted(self.reads))
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -53,8 +53,6 @@ from services.embeddings.application.embed_file import EmbedFile
 from services.embeddings.application.embed_resources import EmbedResources
 from services.embeddings.application.find_highlight import FindHighlight
 from services.embeddings.application.process_claim import C, LeasedWork, ProcessClaim
-from services.embeddings.application.read_dead_letters import ReadDeadLetters
-from services.embeddings.application.replay_dead_letter import ReplayDeadLetter
 from services.embeddings.application.show_page import ShowPage
 from services.embeddings.application.text_recipes import build_recipes
 from services.embeddings.domain.file_work import Recipe
@@ -217,7 +215,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             joining = asyncio.create_task(app.state.patience.once_database_answers(partial(join_space, pool, space)))
             app.state.pages = _pages(settings, pool, renderer)
             app.state.joining = joining
-            app.state.dead_letters = DeadLetterSurface(ReadDeadLetters(dead_letters), ReplayDeadLetter(dead_letters))
+            app.state.dead_letters = DeadLetterSurface.over(dead_letters, to_operators=settings.operator_access)
             spaces = PostgresSpaces(pool, types)
             app.state.spaces = spaces
             app.state.sweep = _not_joined

@@ -302,23 +302,27 @@ async def test_good_rows_of_a_batch_go_on_when_others_are_bad(files: FilesServer
         b'{"id": 4, "deleted": true}',
         b'{"id": 8, "deleted": true}',
         b'{"id": 1, "name": "uno"}',
+        b'{"id": 9, "name": "nine", "name": "ten"}',
+        b'{"id": 3, "deleted": 1}',
     ]
 
     answer = await files.http.post(f"/resources/{TYPE}:batch", content=b"\n".join(lines))
 
     report = answer.json()
-    assert counts(report) == {"created": 1, "updated": 2, "deleted": 1, "unchanged": 1, "failed": 4}
+    assert counts(report) == {"created": 1, "updated": 2, "deleted": 1, "unchanged": 1, "failed": 6}
     assert [(error["line"], error["id"], error["code"]) for error in report["errors"]] == [
         (3, 2, "INVALID_RESOURCE"),
         (4, None, "INVALID_REQUEST"),
         (5, None, "INVALID_REQUEST"),
         (6, None, "INVALID_REQUEST"),
+        (11, None, "INVALID_REQUEST"),
+        (12, 3, "INVALID_RESOURCE"),
     ]
     assert report["errors"][0] == {
         "line": 3,
         "id": 2,
         "code": "INVALID_RESOURCE",
-        "detail": "it must be a finite number",
+        "detail": "it must be a finite number; an integer beyond 2^53 only where it is a double as well",
         "where": "minimum",
     }
     assert await stored(files) == {1: "uno", 3: "tres"}

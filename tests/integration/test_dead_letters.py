@@ -7,7 +7,7 @@ import base64
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -23,9 +23,11 @@ from cli.main import app as command
 from contracts.events.files import FILE_UPLOADED
 from contracts.events.topics import DEAD_LETTERS, FILES_EVENTS
 from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.messaging.outbox import new_event
 from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
+from services.embeddings.application.read_dead_letters import ReadDeadLetters
 from services.embeddings.bootstrap import build_app
 from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
@@ -51,6 +53,7 @@ class Service:
     kafka: Kafka
     database: Database
     tenant: str
+    read: ReadDeadLetters
 
     async def publish(self, value: bytes | None, key: bytes, headers: list[tuple[str, Any]]) -> None:
         async with new_producer(self.kafka.settings) as producer:
@@ -109,7 +112,7 @@ async def service(postgres_server: PostgresServer, kafka: Kafka) -> AsyncIterato
                     return server.started and (await http.get("/health/ready")).is_success
 
                 await eventually(is_ready)
-                yield Service(http, kafka, database, tenant)
+                yield Service(http, kafka, database, tenant, app.state.dead_letters.read)
         finally:
             server.should_exit = True
             await serving
@@ -208,6 +211,20 @@ async def test_letters_come_page_by_page_in_order_and_none_of_another_tenant(ser
     listed = [letter["key"]["data"] for letter in letters if letter["key"]]
     assert set(listed) >= {key.decode() for key in keys}
     assert listed.count(shared.decode()) == 1
+
+
+async def test_an_operator_sees_the_letters_of_every_tenant(service: Service) -> None:
+    key = uuid4().hex.encode()
+    await service.publish(b'{"tenant": "another"}', key, [])
+    await service.publish(b"nobody's", key, [])
+    await service.letter_of(key)
+
+    read = replace(service.read, to_operators=True)
+    page = await read.page(AccessScope(service.tenant), 500, None)
+
+    letters = [letter for letter in page.letters if letter.key == key]
+    assert len(letters) == 2
+    assert await read.get(AccessScope(service.tenant), letters[0].place) == letters[0]
 
 
 async def test_what_cannot_be_shown_or_replayed_is_refused(service: Service) -> None:

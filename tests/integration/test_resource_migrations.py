@@ -238,6 +238,21 @@ async def test_a_context_that_tells_nothing_gives_a_text_of_type_and_id(database
         assert await world.text("machine", 7) == "machine 7"
 
 
+async def test_a_context_without_a_revision_fails_alone_and_at_once(database: Database, folder: Path) -> None:
+    revision = "CASE WHEN machine.id <> 7 THEN machine.revision END AS revision, "
+    write(folder, "context.sql", CONTEXT.replace("machine.revision, ", revision))
+    await migrate(database.admin_url, folder)
+    async with resource_world(database, load_resource_types(folder)) as world:
+        await world.mark_and_drain(await world.put("machine", 7, "Press"), await world.put("machine", 8, "Lathe"))
+        state = await world.state("machine", 7)
+        assert (state["status"], state["error_code"]) == ("FAILED", "CONTEXT_INVALID")
+        assert state["error_message"] == "the context's revision is NULL"
+        assert (await world.state("machine", 8))["status"] == "COMPLETED"
+        assert len(world.embedder.calls) == 1
+        await world.admin.execute("UPDATE module_machine_machine SET updated_at = now() - interval '1 day'")
+        assert await world.mirror.sweep() == {}
+
+
 @pytest.mark.parametrize(
     ("context", "said"),
     [

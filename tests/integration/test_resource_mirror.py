@@ -264,6 +264,8 @@ class TestSweep:
             ("OTHER_SPACE", "UPDATE module_embeddings_variable SET space_id = $1"),
             ("STALE", "UPDATE module_embeddings_variable SET name = 'x', space_id = space_id + 0 * $1"),
             ("STALE", "UPDATE module_embeddings_variable SET tenant_id = 'x', space_id = space_id + 0 * $1"),
+            ("STALE", "UPDATE module_embeddings_resource SET tenant_id = 'x' WHERE entity_id <> $1"),
+            ("STALE", "UPDATE module_embeddings_resource_lexemes SET tenant_id = 'x' WHERE entity_id <> $1"),
             ("MISSING", "DELETE FROM module_embeddings_variable WHERE space_id <> $1"),
             ("MISSING", "DELETE FROM module_embeddings_resource_lexemes WHERE entity_id <> $1"),
         ],
@@ -295,6 +297,23 @@ class TestSweep:
         assert await world.mirror.sweep() == {"variable": {"STUCK": 1}}
         await world.drain()
         assert await world.text("variable", 5) == "# Flow"
+
+    async def test_a_lease_that_ends_in_days_is_stuck(self, world: ResourceWorld) -> None:
+        await world.mirror.mark([await world.put("variable", 5, "Flow")])
+        await world.claim_one()
+        await let_changes_settle(world)
+        await world.expire_leases(seconds=-100_000)
+        assert await world.mirror.sweep() == {"variable": {"STUCK": 1}}
+        await world.drain()
+        assert await world.text("variable", 5) == "# Flow"
+
+    async def test_a_change_that_no_event_told_of_is_as_old_as_it_is(self, world: ResourceWorld) -> None:
+        await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+        await world.put("variable", 5, "Outflow")
+        await let_changes_settle(world)
+        assert await world.mirror.sweep() == {"variable": {"STALE": 1}}
+        changed_at = await world.admin.fetchval("SELECT updated_at FROM module_variable_variable")
+        assert (await world.claim_one()).resources[0].requested_at == changed_at
 
     async def test_what_has_no_tenant_is_removed_and_told(self, world: ResourceWorld) -> None:
         await world.mark_and_drain(await world.put("variable", 5, "Flow"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -52,6 +53,15 @@ async def test_an_unchanged_text_costs_no_call_and_announces_nothing(world: Reso
     assert await world.events() == [("VariableEmbedded", 5)]
     assert await world.admin.fetchval("SELECT updated_at FROM module_embeddings_variable") == before
     assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
+async def test_the_same_text_under_another_name_costs_no_call(world: ResourceWorld) -> None:
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet  flow"))
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow "))
+    assert len(world.embedder.calls) == 1
+    assert await world.admin.fetchval("SELECT name FROM module_embeddings_variable") == "Inlet flow "
+    assert await world.events() == [("VariableEmbedded", 5)] * 2
+    assert await world.mirror.sweep() == {}
 
 
 async def test_a_vector_of_another_space_is_made_again(world: ResourceWorld) -> None:
@@ -317,6 +327,13 @@ async def test_the_type_that_waits_longest_goes_first(world: ResourceWorld) -> N
         await world.mirror.mark([await world.put(type_name, 1, "One")])
     await world.mirror.mark([await world.put("variable", 2, "Two")])
     assert [batch.entity_type for batch in await world.work.claim(10)] == ["variable", "customer", "tag"]
+
+
+async def test_a_clock_that_is_far_behind_makes_no_change_older_than_a_week(world: ResourceWorld) -> None:
+    event = await world.put("variable", 5, "One")
+    await world.mirror.mark([replace(event, time=datetime(1970, 1, 1, tzinfo=UTC))])
+    batch = await world.claim_one()
+    assert timedelta(days=6) < event.time - batch.resources[0].requested_at < timedelta(days=8)
 
 
 async def test_what_is_asked_for_first_counts_for_freshness(world: ResourceWorld) -> None:

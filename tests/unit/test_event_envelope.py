@@ -56,6 +56,10 @@ def test_the_key_and_the_subject_are_the_aggregate() -> None:
     assert EVENT.key == EVENT.headers()["ce_subject"] == "7"
 
 
+def test_an_id_may_be_written_as_any_integer_of_the_schema() -> None:
+    assert read_event(headers(), json.dumps({**EVENT.payload, "id": 7.0}).encode()) == EVENT
+
+
 def test_an_unknown_payload_field_is_passed_over() -> None:
     assert read_event(headers(), json.dumps({**EVENT.payload, "unit": "m"}).encode()) == EVENT
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
 
 from services.embeddings.domain.resource_text import MAX_PARTS, ResourceTextError, TextRecipe
-from services.embeddings.domain.resource_work import Source
+from services.embeddings.domain.resource_work import ResourceContext, Source
 from services.embeddings.domain.text_template import TemplateInvalidError, TextTemplate, ValueUnusableError
 
 TEMPLATE = """\
@@ -77,6 +78,7 @@ def test_nothing_at_all_is_an_empty_text() -> None:
         (7, "7"),
         (0.1, "0.1"),
         (1250.0, "1250"),
+        (2.0**53, "9007199254740992.0"),
         (Decimal("12.500"), "12.5"),
         (Decimal(100), "100"),
         (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02 03:04+00:00"),
@@ -175,5 +177,16 @@ def test_what_a_context_read_is_told_by_type_and_id() -> None:
 def test_a_context_that_reads_what_is_not_declared_is_refused(read: str) -> None:
     assert recipe().sources([read]) == frozenset()
     with pytest.raises(ResourceTextError) as caught:
-        recipe().require_declared(["machine:1", None, read])
+        recipe().require_sound(context(reads=["machine:1", None, read]))
     assert caught.value.code == "CONTEXT_INVALID"
+
+
+def test_a_context_without_a_revision_is_refused() -> None:
+    recipe().require_sound(context())
+    with pytest.raises(ResourceTextError, match="revision is NULL") as caught:
+        recipe().require_sound(context(revision=None))
+    assert caught.value.code == "CONTEXT_INVALID"
+
+
+def context(*, revision: int | None = 1, reads: Sequence[str | None] = ()) -> ResourceContext:
+    return ResourceContext(1, "acme", "Pump", revision, reads, {}, None)

@@ -71,14 +71,18 @@ def test_names_of_tables_and_events_follow_from_the_name(tmp_path: Path) -> None
 
 def test_every_part_of_a_recipe_tells_it_from_another(tmp_path: Path) -> None:
     recipes = set()
-    for position, change in enumerate(("context.sql", "text.md", "declaration.toml", None)):
-        folder = declare(tmp_path / str(position))
-        if change == "declaration.toml":
-            (folder / "machine" / change).write_text(DECLARATION.replace("= 100", "= 101"))
-        elif change is not None:
-            (folder / "machine" / change).write_text("another")
-        recipes.add(load_resource_types(folder)["machine"].recipe)
-    assert len(recipes) == 4
+    reads_nothing = DECLARATION.replace('["machine"]', "[]")
+    changes = {
+        "context.sql": ["another"],
+        "text.md": ["another"],
+        "declaration.toml": [DECLARATION, DECLARATION.replace("= 100", "= 101"), reads_nothing],
+    }
+    for file, contents in changes.items():
+        for position, content in enumerate(contents):
+            folder = declare(tmp_path / f"{file}{position}")
+            (folder / "machine" / file).write_text(content)
+            recipes.add(load_resource_types(folder)["machine"].recipe)
+    assert len(recipes) == 5
 
 
 def test_folders_that_are_no_types_are_passed_over(tmp_path: Path) -> None:

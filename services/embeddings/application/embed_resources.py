@@ -96,15 +96,15 @@ class EmbedResources:
         drafts: list[_Draft] = []
         for context in contexts:
             try:
-                recipe.require_declared(context.reads)
+                recipe.require_sound(context)
                 text = recipe.text(context.entity_id, context.values)
                 parts = recipe.parts(text)
             except ResourceTextError as error:
                 result.failed.append((context, Failure(error.code, error.message)))
                 continue
             text_hash = hash_text(text)
-            if context.is_stored_as(text_hash, self.space_id):
-                result.unchanged.append(context)
+            if context.has_vector_of(text_hash, self.space_id):
+                (result.unchanged if context.is_stored_by_name else result.renamed).append(context)
             else:
                 drafts.append(_Draft(context, text, text_hash, parts))
         return drafts
@@ -123,6 +123,7 @@ def _observe(batch: ClaimedBatch, result: BatchResult, settled: Collection[int])
     attributes = {"type": batch.entity_type}
     counts = {
         "embedded": len(result.embedded),
+        "renamed": len(result.renamed),
         "unchanged": len(result.unchanged),
         "failed": len(result.failed),
         "gone": len(result.gone),
@@ -132,6 +133,6 @@ def _observe(batch: ClaimedBatch, result: BatchResult, settled: Collection[int])
             _outcomes.add(count, {**attributes, "outcome": outcome})
     now = datetime.now(UTC)
     requested = {resource.entity_id: resource.requested_at for resource in batch.resources}
-    for resource in result.embedded:
-        if resource.context.entity_id in settled:
-            _freshness.record(max(0.0, (now - requested[resource.context.entity_id]).total_seconds()), attributes)
+    for context in [*(resource.context for resource in result.embedded), *result.renamed]:
+        if context.entity_id in settled:
+            _freshness.record(max(0.0, (now - requested[context.entity_id]).total_seconds()), attributes)

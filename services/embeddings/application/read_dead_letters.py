@@ -1,4 +1,4 @@
-"""Shows an operator what was set aside. What names another tenant is not shown."""
+"""Shows what was set aside: to operators all of it, else what names no other tenant."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReadDeadLetters:
-    """The use case. A letter whose tenant cannot be read is shown to everybody: it is nobody else's."""
+    """The use case. A letter whose tenant cannot be read is shown to everybody: it is nobody else's.
+
+    Attributes:
+        to_operators: whether all callers are operators, who see those of every tenant.
+    """
 
     dead_letters: DeadLetters
+    to_operators: bool = False
 
     async def page(self, scope: AccessScope, limit: int, after: Place | None) -> DeadLetterPage:
         """The letters behind ``after``, in order of their place. A page may hold fewer than ``limit``.
@@ -37,7 +42,7 @@ class ReadDeadLetters:
         if not 1 <= limit <= MOST:
             raise InvalidInputError("INVALID_REQUEST", f"limit must be from 1 to {MOST}", where="query.limit")
         letters = await self.dead_letters.read(limit, after)
-        visible = [letter for letter in letters if _is_visible(letter, scope)]
+        visible = [letter for letter in letters if self._is_visible(letter, scope)]
         return DeadLetterPage(visible, letters[-1].place if len(letters) == limit else None)
 
     async def get(self, scope: AccessScope, place: Place) -> DeadLetter:
@@ -48,10 +53,9 @@ class ReadDeadLetters:
             UnavailableError: ``BROKER_UNAVAILABLE``.
         """
         letter = await self.dead_letters.find(place)
-        if letter is None or not _is_visible(letter, scope):
+        if letter is None or not self._is_visible(letter, scope):
             raise NotFoundError("DEAD_LETTER_NOT_FOUND", f"there is no dead letter {place}", where=str(place))
         return letter
 
-
-def _is_visible(letter: DeadLetter, scope: AccessScope) -> bool:
-    return letter.tenant_id in {None, scope.tenant_id}
+    def _is_visible(self, letter: DeadLetter, scope: AccessScope) -> bool:
+        return self.to_operators or letter.tenant_id in {None, scope.tenant_id}

@@ -15,6 +15,7 @@ class ReplayDeadLetter:
     """The use case. The letter stays where it is: a replay that is repeated does no harm."""
 
     dead_letters: DeadLetters
+    read: ReadDeadLetters
 
     async def __call__(self, scope: AccessScope, place: Place) -> Replay:
         """Replay the letter at this place and say what became of it.
@@ -24,5 +25,5 @@ class ReplayDeadLetter:
             ConflictError: ``NOT_REPLAYABLE``.
             UnavailableError: ``BROKER_UNAVAILABLE``.
         """
-        letter = await ReadDeadLetters(self.dead_letters).get(scope, place)
+        letter = await self.read.get(scope, place)
         return await self.dead_letters.replay(letter)

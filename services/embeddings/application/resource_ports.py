@@ -32,6 +32,7 @@ class BatchResult:
         recipe: the version of the recipe that the texts were made by.
         space_id: the space of the vectors.
         embedded: those with a new vector.
+        renamed: those whose stored vector still holds, under another name or tenant.
         unchanged: those whose stored vector still holds.
         failed: those that cannot be embedded as they are, with the reason.
         gone: ids of those that the source of record has no more.
@@ -41,6 +42,7 @@ class BatchResult:
     recipe: str
     space_id: int
     embedded: list[EmbeddedResource] = field(default_factory=list)
+    renamed: list[ResourceContext] = field(default_factory=list)
     unchanged: list[ResourceContext] = field(default_factory=list)
     failed: list[tuple[ResourceContext, Failure]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from services.chassis.kernel.errors import CauceError
-from services.embeddings.domain.resource_work import Source
+from services.embeddings.domain.resource_work import ResourceContext, Source
 from services.embeddings.domain.text_template import TextTemplate, ValueUnusableError
 
 MAX_PARTS = 100
@@ -66,13 +66,15 @@ class TextRecipe:
         sources = (Source(match[1], int(match[2])) for match in found if match and match[1] in self.reads)
         return frozenset(source for source in sources if source.entity_id <= _MAX_ID)
 
-    def require_declared(self, reads: Iterable[str | None]) -> None:
-        """Refuse a context that looks at what the type does not declare: changes there would pass by.
+    def require_sound(self, context: ResourceContext) -> None:
+        """Refuse a context without a revision, or that looks at what the type does not declare: changes would pass by.
 
         Raises:
             ResourceTextError: ``CONTEXT_INVALID``.
         """
-        for read in reads:
+        if context.revision is None:
+            raise ResourceTextError("CONTEXT_INVALID", "the context's revision is NULL", where=self.entity_type)
+        for read in context.reads:
             if read is not None and not self.sources([read]):
                 raise ResourceTextError(
                     "CONTEXT_INVALID",

@@ -63,9 +63,12 @@ class ClaimedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """What the index has of a resource: the hash of the text that its vector was made of, and the vector's space."""
+    """What the index has of a resource: the hash of the text that its vector was made of, and the vector's space.
 
-    tenant_id: str
+    The tenant is None where the vector's and that of the words differ.
+    """
+
+    tenant_id: str | None
     name: str
     text_hash: bytes
     space_id: int
@@ -76,7 +79,7 @@ class ResourceContext:
     """What a resource is now.
 
     Attributes:
-        revision: of the source of record, as read.
+        revision: of the source of record, as read; None where the context has none, which is a fault of it.
         reads: what the row looked at, each as ``type:id``.
         values: all columns of the context view.
         stored: what the index has of it, None where it has nothing.
@@ -85,14 +88,19 @@ class ResourceContext:
     entity_id: int
     tenant_id: str
     name: str
-    revision: int
+    revision: int | None
     reads: Sequence[str | None]
     values: Mapping[str, object]
     stored: StoredText | None
 
-    def is_stored_as(self, text_hash: bytes, space_id: int) -> bool:
-        """Whether the stored vector is of this text, in this space, under the present name and tenant."""
-        return self.stored == StoredText(self.tenant_id, self.name, text_hash, space_id)
+    def has_vector_of(self, text_hash: bytes, space_id: int) -> bool:
+        """Whether the stored vector is of this text, in this space."""
+        return self.stored is not None and (self.stored.text_hash, self.stored.space_id) == (text_hash, space_id)
+
+    @property
+    def is_stored_by_name(self) -> bool:
+        """Whether the vector is stored under the present name and tenant."""
+        return self.stored is not None and (self.stored.tenant_id, self.stored.name) == (self.tenant_id, self.name)
 
 
 @dataclass(frozen=True, slots=True)

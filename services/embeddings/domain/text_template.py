@@ -126,7 +126,8 @@ def _text(name: str, value: object, is_block: bool) -> str:
         case int():
             return str(value)
         case float() if math.isfinite(value):
-            return format(value, ".15g")
+            short = format(value, ".15g")
+            return short if float(short) == value else repr(value)
         case Decimal() if value.is_finite():
             return format(value.normalize(), "f")
         case datetime():

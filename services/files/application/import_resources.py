@@ -140,7 +140,7 @@ def _read(type_: ResourceType, content: Any | CauceError) -> ResourceChange:
     resource_id = check_resource_id(body.pop("id", None))
     if "deleted" not in body:
         return define_resource(type_, resource_id, body)
-    if body != {"deleted": True}:
+    if body.keys() != {"deleted"} or body["deleted"] is not True:
         raise InvalidInputError("INVALID_RESOURCE", "a deletion has an id and true, nothing else", where="deleted")
     return ResourceDeletion(resource_id)
 

@@ -1,4 +1,4 @@
-"""Has a resource embedded again as it is."""
+"""Has a resource looked at again, whatever its end state was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RetryResource:
     resources: Resources
 
     async def __call__(self, scope: AccessScope, type_name: str, resource_id: int) -> None:
-        """Announce the resource once more: whatever its end state was, it is embedded again.
+        """Announce the resource once more. What failed is embedded; a text that has its vector keeps that.
 
         Raises:
             NotFoundError: ``UNKNOWN_RESOURCE_TYPE`` or ``RESOURCE_NOT_FOUND``, the latter for another tenant's too.

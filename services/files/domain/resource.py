@@ -7,6 +7,7 @@ it is deleted. What is stored of a definition is what was sent; nothing is cut, 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ MAX_NAME_CHARACTERS = 255
 
 _INTEGERS = range(-(2**63), 2**63)
 _MAX_SHOWN = 60
+_TOO_FINE = re.compile(r"[.,][0-9]{7}")
 _UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 
 
@@ -204,9 +206,9 @@ def _number(value: Any, where: str, _: int | None = None) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             number = float(value)
-            if math.isfinite(number):
+            if math.isfinite(number) and number == value:
                 return number
-    raise _invalid("it must be a finite number", where)
+    raise _invalid("it must be a finite number; an integer beyond 2^53 only where it is a double as well", where)
 
 
 def _boolean(value: Any, where: str, _: int | None = None) -> bool:
@@ -218,9 +220,9 @@ def _boolean(value: Any, where: str, _: int | None = None) -> bool:
 def _timestamp(value: Any, where: str, _: int | None = None) -> datetime:
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(value)
-        if moment.tzinfo is not None:
+        if moment.tzinfo is not None and _TOO_FINE.search(value) is None:
             return moment.astimezone(UTC)
-    raise _invalid("it must be a date and time with its offset from UTC, such as 2026-01-31T09:30:00+01:00", where)
+    raise _invalid("it must be a time with its offset from UTC, as in 2026-01-31T09:30:00.123456+01:00", where)
 
 
 def _identifier(value: Any, where: str, _: int | None = None) -> int:

@@ -101,8 +101,8 @@ class PostgresResourceMirror:
             query = load_query(_PACKAGE, "free_stuck_resources")
             await self._pool.execute(query, type_.name, stuck, STUCK_SECONDS)
         now = datetime.now(UTC)
-        wanted = [row["entity_id"] for row in rows if row["reason"] not in ("STUCK", "UNOWNED")]
-        wishes = [Wish(type_.name, entity_id, now, None) for entity_id in wanted]
+        wanted = [row for row in rows if row["reason"] not in ("STUCK", "UNOWNED")]
+        wishes = [Wish(type_.name, row["entity_id"], row["changed_at"] or now, None) for row in wanted]
         for start in range(0, len(wishes), SWEEP_BATCH):
             await self._mark(wishes[start : start + SWEEP_BATCH], 0.0)
         return Counter(row["reason"] for row in rows)

@@ -97,10 +97,18 @@ class PostgresResourceWork:
         async with self._pool.acquire() as connection, connection.transaction():
             held = await self._settle_mirror(connection, batch, result)
             stored = [resource for resource in result.embedded if resource.context.entity_id in held]
+            renamed = [context for context in result.renamed if context.entity_id in held]
             failed = [context.entity_id for context, _ in result.failed if context.entity_id in held]
             removed = await self._forget(connection, batch, result.gone)
             if stored:
                 await self._store(connection, batch.entity_type, stored, result.space_id)
+            if renamed:
+                await connection.execute(
+                    self._template("rename_vectors", batch.entity_type),
+                    [context.entity_id for context in renamed],
+                    [context.tenant_id for context in renamed],
+                    [context.name for context in renamed],
+                )
             if failed:
                 await connection.execute(self._template("delete_vectors", batch.entity_type), failed)
             if held and self._types[batch.entity_type].reads:
@@ -111,7 +119,9 @@ class PostgresResourceWork:
                 connection,
                 batch.entity_type,
                 {
-                    resource_embedded: [held[resource.context.entity_id] for resource in stored],
+                    resource_embedded: [
+                        held[context.entity_id] for context in [*(one.context for one in stored), *renamed]
+                    ],
                     resource_embedding_failed: [held[entity_id] for entity_id in failed],
                     resource_embedding_removed: removed,
                 },
@@ -161,7 +171,7 @@ class PostgresResourceWork:
     ) -> dict[int, asyncpg.Record]:
         outcomes: list[tuple[int, ResourceContext | None, Failure | None]] = [
             *((resource.context.entity_id, resource.context, None) for resource in result.embedded),
-            *((context.entity_id, context, None) for context in result.unchanged),
+            *((context.entity_id, context, None) for context in [*result.renamed, *result.unchanged]),
             *((context.entity_id, context, failure) for context, failure in result.failed),
         ]
         if not outcomes:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from services.chassis.http.app import CallerScope
 from services.chassis.kernel.errors import InvalidInputError
+from services.embeddings.application.dead_letter_ports import DeadLetters
 from services.embeddings.application.read_dead_letters import MOST, ReadDeadLetters
 from services.embeddings.application.replay_dead_letter import ReplayDeadLetter
 from services.embeddings.domain.dead_letter import DeadLetter, Origin, Place, ReplayOutcome
@@ -28,6 +29,12 @@ class DeadLetterSurface:
 
     read: ReadDeadLetters
     replay: ReplayDeadLetter
+
+    @classmethod
+    def over(cls, dead_letters: DeadLetters, *, to_operators: bool) -> DeadLetterSurface:
+        """Both use cases over one port."""
+        read = ReadDeadLetters(dead_letters, to_operators)
+        return cls(read, ReplayDeadLetter(dead_letters, read))
 
 
 class Data(BaseModel):

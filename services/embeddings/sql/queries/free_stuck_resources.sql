@@ -10,5 +10,5 @@ SET status = 'PENDING',
 WHERE entity_type = $1 AND entity_id = ANY ($2::bigint[])
   AND (
       status = 'PROCESSING' AND lease_expires_at < now() - make_interval(secs => $3)
-      OR status = 'PENDING' AND available_at > now() + interval '1 day'
+      OR greatest(CASE status WHEN 'PENDING' THEN available_at END, lease_expires_at) > now() + interval '1 day'
   )

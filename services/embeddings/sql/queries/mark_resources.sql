@@ -3,9 +3,9 @@
 -- of record decides: one that it does not have, or that has no tenant there, is not marked. One that was reconciled just
 -- now rests for $7 seconds, so that a burst of changes is one reconcile. What was asked for itself goes $8 seconds ahead
 -- of its readers. The mirror keeps the revision that the readers were told of. Rows are locked in one order, those that
--- are to be removed next as well. Returns for each whether it is there, and its readers.
+-- are to be removed next as well. A clock that is wrong makes no change one to come, or older than a week. Returns for each whether it is there, and its readers.
 WITH asked AS MATERIALIZED (
-    SELECT entity_type, entity_id, least(min(requested_at), now()) AS requested_at, max(traceparent) AS traceparent
+    SELECT entity_type, entity_id, greatest(least(min(requested_at), now()), now() - interval '7 days') AS requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
         AS wish (entity_type, entity_id, requested_at, traceparent)
     GROUP BY entity_type, entity_id

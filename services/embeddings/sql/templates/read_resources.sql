@@ -1,5 +1,6 @@
--- What the resources $1 of one type are now, and what the index has of each; a text that has no words counts as none.
-SELECT context.*, stored.tenant_id AS stored_tenant_id, stored.name AS stored_name,
+-- What the resources $1 of one type are now, and what the index has of each; a text without its words counts as none.
+SELECT context.*, CASE WHEN lexemes.tenant_id = stored.tenant_id THEN stored.tenant_id END AS stored_tenant_id,
+       stored.name AS stored_name,
        CASE WHEN lexemes.entity_id IS NOT NULL THEN stored.text_hash END AS stored_text_hash,
        stored.space_id AS stored_space_id
 FROM {context_view} AS context

@@ -56,11 +56,18 @@ async def json_body(body: AsyncIterator[bytes], max_bytes: int = MAX_JSON_BYTES)
 
 
 def parse_json(data: str | bytes, where: str) -> Any:
-    """Parse JSON text. Raises InvalidInputError ``INVALID_REQUEST``."""
+    """Parse JSON text. Raises InvalidInputError ``INVALID_REQUEST``, also where an object has a key twice."""
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError("INVALID_REQUEST", f"not valid JSON: {error}", where=where) from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return values
 
 
 class ContentResponse(StreamingResponse):

@@ -618,9 +618,15 @@ class TestFlows:
                     + "</tbl></sld>"
                 },
             ),
+            documents.open_document(
+                '<table:table><table:table-row><table:table-cell table:number-rows-spanned="2"><text:p>Norte</text:p>'
+                "</table:table-cell><table:table-cell><text:p>Ana</text:p></table:table-cell></table:table-row>"
+                "<table:table-row><table:covered-table-cell/><table:table-cell><text:p>Luis</text:p>"
+                "</table:table-cell></table:table-row></table:table>"
+            ),
             b"<!doctype html><table><tr><td rowspan=2>Norte<td>Ana<tr><td>Luis</table>",
         ],
-        ids=["docx", "pptx", "html"],
+        ids=["docx", "pptx", "odt", "html"],
     )
     def test_a_high_cell_is_said_in_every_row(self, read, data):
         assert text_of(read(data)[1]) == "Norte | Ana\nNorte | Luis"

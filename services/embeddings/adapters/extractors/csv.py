@@ -17,7 +17,7 @@ from services.embeddings.domain.document import Page
 
 _DELIMITERS = "\t;|,"  # a comma may also be in the numbers
 _SAMPLE_ROWS = 20
-_DECLARED = re.compile(r"sep=(.)(?:\r\n?|\n)")
+_DECLARED = re.compile(rf"sep=([{_DELIMITERS}])(?:\r\n?|\n)")
 
 
 def read(source: Source) -> Iterator[Page]:

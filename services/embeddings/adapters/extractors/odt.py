@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from services.embeddings.adapters.extractors.archive import Archive, attribute, local
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
 from services.embeddings.adapters.extractors.format import Format, Sample, Source, encrypted
-from services.embeddings.adapters.extractors.tables import table_text
+from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import Page, PageImage
 
 _MEDIA_TYPE = "application/vnd.oasis.opendocument.text"
@@ -65,14 +65,18 @@ def _blocks(parent: Element, archive: Archive) -> Iterator[str | PageImage]:
 def _table(table: Element, archive: Archive) -> Iterator[str | PageImage]:
     rows: list[list[str]] = []
     images: list[PageImage] = []
+    reaching: dict[int, int] = {}  # by column, how many rows more a high cell fills
     for row in _within(table, "table-row"):
         rows.append([])
         for cell in _within(row, *_CELLS):
             pieces = list(_blocks(cell, archive))
             is_covered = local(cell) == "covered-table-cell"
             text = "" if is_covered else join_paragraphs(piece for piece in pieces if isinstance(piece, str))
-            repeated = min(int(attribute(cell, "number-columns-repeated") or 1), _MAX_REPEATED)
-            rows[-1] += [text] * repeated
+            for _ in range(min(int(attribute(cell, "number-columns-repeated") or 1), _MAX_REPEATED)):
+                column = len(rows[-1])
+                left = reaching.pop(column, 0) if is_covered else int(attribute(cell, "number-rows-spanned") or 1) - 1
+                rows[-1].append(cell_above(rows) if is_covered and left else text)
+                reaching[column] = max(0, left - is_covered)
             images += [piece for piece in pieces if not isinstance(piece, str)]
     yield table_text(rows)
     yield from images

@@ -133,8 +133,7 @@ def headers_schema() -> Json:
                 "description": "When it happened, with the offset from UTC (RFC 3339).",
                 "type": "string",
                 "format": "date-time",
-                "pattern": "^(?!0001|9999)",
-                "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$",
+                "pattern": r"^(?!0001|9999)\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$",
             },
             "content-type": {"const": CONTENT_TYPE},
             "traceparent": {

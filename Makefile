@@ -25,7 +25,7 @@ up: setup ## run the embedded stack in the foreground
 	$(BIN)/cauce up
 
 test: setup ## run every test against a real Postgres and a real broker
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-kafka: setup ## run the tests that talk to a broker on Apache Kafka, from its jars (needs a Java runtime and Maven)
 	CAUCE_TEST_BROKER=apache $(BIN)/pytest -m broker -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

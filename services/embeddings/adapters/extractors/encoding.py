@@ -31,9 +31,6 @@ _WESTERN = [
 _SIGN_IN_A_WORD = regex.compile(r"\p{L}[«»“”‘„‚…•°ºª€£§¿¡©®™½²±]\p{L}")
 _NO_CHARACTER = regex.compile(r"[\p{Cn}\p{Co}[\p{Cc}--[\t\n\f\r]]]", regex.V1)
 
-# Its statistics are loaded with this module, not at the first text: processes are forked from one that has imported it.
-detect("año".encode("cp1252"))
-
 
 def is_text(head: bytes, *, expected: bool) -> bool:
     """Whether bytes look like text. Where text is ``expected`` some stray control characters are forgiven."""

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 
+from services.embeddings.adapters.extractors.encoding import decode
 from services.embeddings.adapters.extractors.registry import declared_formats
 from services.embeddings.adapters.extractors.sandbox import reading_process
 
@@ -94,6 +95,7 @@ if __name__ == "__main__":
     for stop in (signal.SIGINT, signal.SIGTERM):  # the worker decides when it stops, and takes this process along
         signal.signal(stop, signal.SIG_IGN)
     declared_formats()
+    decode("żółw".encode("iso-8859-2"))  # loads the statistics of encodings
     _leave_the_network()
     gc.collect()
     gc.freeze()

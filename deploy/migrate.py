@@ -21,7 +21,7 @@ async def migrate_database(admin_url: str, resource_types_dir: Path | None = Non
     Raises:
         ConfigurationError: a declaration, context or template is wrong, or a migration was edited. Nothing is changed,
             so no worker meets a template that it cannot read.
-        UnavailableError: ``DATABASE_UNAVAILABLE``.
+        UnavailableError: ``DATABASE_UNAVAILABLE``, or ``SCHEMA_IN_USE`` while others hold what is to be changed.
     """
     folder = resource_types_dir or DEFAULT_FOLDER
     build_recipes(load_resource_types(folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -15,7 +16,8 @@ from structlog.testing import capture_logs
 
 from contracts.events.envelope import Event, read_event
 from deploy.migrate import migrate_database
-from services.chassis.kernel.errors import ConfigurationError
+from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.postgres import migrations
 from services.chassis.postgres.migrations import migrate
 from services.chassis.resource_types import DEFAULT_FOLDER, load_resource_types
 from tests.support.files import TENANT, FilesServer, running_files
@@ -349,3 +351,40 @@ async def test_a_text_that_has_lost_its_hash_is_left_to_the_sweep(database: Data
         assert [row["entity_id"] for row in left] == [2]
         with pytest.raises(asyncpg.CheckViolationError, match="hash_is_of_the_text"):
             await index.connection.execute("UPDATE module_embeddings_variable SET embedding_text = 'x'")
+
+
+async def test_a_migration_that_has_to_wait_for_a_table_holds_up_nobody_else(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_SECONDS", 0.2)
+    long_reader, others, admin = [await asyncpg.connect(database.admin_url) for _ in range(3)]
+    await admin.execute(
+        """ALTER TABLE module_embeddings_variable DROP CONSTRAINT hash_is_of_the_text;
+           UPDATE cauce_migration SET checksum = 'former'
+           WHERE (service, name) = ('embeddings', 'resource_type/variable');"""
+    )
+    await long_reader.execute("BEGIN; SELECT FROM module_embeddings_variable")
+
+    migrating = asyncio.create_task(migrate(database.admin_url))
+    while not await admin.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+        await asyncio.sleep(0.01)
+    assert await others.fetch("SELECT FROM module_embeddings_variable", timeout=10) == []
+    assert not migrating.done()
+    await long_reader.execute("COMMIT")
+
+    assert await migrating == ["embeddings/resource_type/variable"]
+    for connection in (long_reader, others, admin):
+        await connection.close()
+
+
+async def test_a_table_that_is_never_free_ends_a_migration_with_what_to_do(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LOCK_SECONDS", 0.1), ("LOCK_TRIES", 2), ("_REST_SECONDS", 0.01)):
+        monkeypatch.setattr(migrations, name, value)
+    reader = await asyncpg.connect(database.admin_url)
+    await reader.execute("BEGIN; LOCK TABLE cauce_migration IN ACCESS EXCLUSIVE MODE")
+    with pytest.raises(UnavailableError) as caught:
+        await migrate(database.admin_url)
+    assert caught.value.code == "SCHEMA_IN_USE"
+    await reader.close()

@@ -2,11 +2,13 @@
 
 Migrations run once, in order, and are frozen by a checksum; the tables of the types of resources are brought up to
 their declarations; views and grants are applied again each time. All of a run is one transaction under one lock: it
-happens whole or not at all.
+happens whole or not at all. Where a transaction of others holds a table that it changes, it steps back and tries again:
+whoever comes after it in the line for that table would wait as long.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,10 +18,15 @@ from pathlib import Path
 
 import asyncpg
 
-from services.chassis.kernel.errors import ConfigurationError
+from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres import resource_tables
 from services.chassis.resource_types import DEFAULT_FOLDER, ResourceType, load_resource_types
+
+LOCK_SECONDS = 2.0
+"""How long a migration stands in the line for a table."""
+LOCK_TRIES = 30
+_REST_SECONDS = 1.0
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('cauce_migration', 0))"
 _HISTORY = """
@@ -70,17 +77,35 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
     Raises:
         ConfigurationError: ``MIGRATION_CHANGED`` when a migration that ran was edited since; ``RESOURCE_TYPE_INVALID``
             and ``RESOURCE_TYPE_CHANGED`` for a declaration that cannot be followed.
+        UnavailableError: ``SCHEMA_IN_USE`` when a table was held for as long as it was tried for. Nothing is changed.
     """
     types = load_resource_types(resource_types_dir)
     connection = await asyncpg.connect(admin_url, timeout=30)
+    fault: Exception | None = None
     try:
-        async with connection.transaction():
-            await connection.execute(_LOCK)
-            await connection.execute((files("deploy") / "roles.sql").read_text(encoding="utf-8"))
-            await connection.execute(_HISTORY)
-            return await _migrate_services(connection, types)
+        for _ in range(LOCK_TRIES):
+            try:
+                return await _migrate(connection, types)
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+                fault = error
+                _log.warning("migration_waits_for_a_table", error=str(error))
+                await asyncio.sleep(_REST_SECONDS)
+        raise UnavailableError(
+            "SCHEMA_IN_USE",
+            f"transactions of others hold what is to be changed: {fault}",
+            remedy="end long transactions (pg_stat_activity), and run `cauce migrate` again",
+        ) from fault
     finally:
         await connection.close()
+
+
+async def _migrate(connection: asyncpg.Connection, types: Mapping[str, ResourceType]) -> list[str]:
+    async with connection.transaction():
+        await connection.execute(_LOCK)
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        await connection.execute((files("deploy") / "roles.sql").read_text(encoding="utf-8"))
+        await connection.execute(_HISTORY)
+        return await _migrate_services(connection, types)
 
 
 async def _migrate_services(connection: asyncpg.Connection, types: Mapping[str, ResourceType]) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import asyncpg
 import pytest
-from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from asyncpg.exceptions._base import DataError as AsyncpgArgumentError
 
 from contracts.events.envelope import Event, EventType, read_event
@@ -231,6 +232,47 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
     origin = dict(junk.headers)
     assert origin["ce_type"] == b"\xff\xfe"
     assert (origin["dead_letter_topic"].decode(), origin["dead_letter_offset"]) == (topic.name, b"1")
+
+
+async def test_a_bad_record_as_large_as_the_broker_takes_stops_nothing(settings: KafkaSettings, topic: Topic) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    received = Received()
+    await publish(settings, topic, (random.Random(1).randbytes(2**20 - 200), []), event(1))
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+    )
+
+    async with running(intake):
+        await eventually(lambda: received.ids() == [1])
+        (letter,) = await read(settings, dead, 1)
+
+    said = {name: value.decode() for name, value in letter.headers}
+    assert (said["dead_letter_topic"], said["dead_letter_offset"]) == (topic.name, "0")
+    assert f"its {2**20 - 200} bytes" in said["dead_letter_detail"]
+
+
+async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(
+    settings: KafkaSettings, topic: Topic
+) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    received = Received()
+    await ensure_topics(settings, [topic])
+    async with new_producer(settings) as producer:
+        # What the client refuses to send, others do.
+        nothing = producer._message_accumulator.add_message(
+            TopicPartition(topic.name, 0), None, None, 10, timestamp_ms=None, headers=[]
+        )
+        await (await nothing)
+    await publish(settings, topic, event(1))
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+    )
+
+    async with running(intake):
+        await eventually(lambda: received.ids() == [1])
+        (letter,) = await read(settings, dead, 1)
+
+    assert dict(letter.headers)["dead_letter_reason"] == b"INVALID_ENVELOPE"
 
 
 async def test_a_handled_batch_is_not_given_again_to_the_next_member(settings: KafkaSettings, topic: Topic) -> None:

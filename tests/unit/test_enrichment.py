@@ -7,6 +7,8 @@ import pytest
 
 from services.embeddings.domain.document import Page, PageFault, PageImage, PageKind, PageLayout, Rect, Span
 from services.embeddings.domain.enrichment import ImageDescription, enrich, enriched, kind_of
+from services.embeddings.domain.placed_text import PlacedText
+from services.embeddings.domain.running_lines import RunningLines
 
 IMAGE = PageImage("d1", "image/png", b"", 1, 1)
 
@@ -122,3 +124,16 @@ FAILED = ImageDescription("", "IMAGE_UNREADABLE: the image cannot be read")
 )
 def test_a_page_is_what_its_text_comes_from(page, descriptions, kind):
     assert kind_of(page, descriptions, PageKind.OCR) is kind
+
+
+def test_a_line_in_the_middle_of_every_page_is_content() -> None:
+    running = RunningLines()
+    for index in range(8):
+        lines = {"Acme Laboratory": 40, f"Patient {index}": 300, "Result: NEGATIVE": 420, "Doctor Ruiz": 540}
+        parts = [
+            PlacedText(line + "\n", (Span(0, len(line), Rect(10, top, 90, top + 10)),)) for line, top in lines.items()
+        ]
+        left = running.left_out_of(PlacedText.joined(parts), index, 842).text
+        assert ("Acme Laboratory" in left) == (index < 3)
+        assert "Result: NEGATIVE" in left
+        assert "Doctor Ruiz" in left

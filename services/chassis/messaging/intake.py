@@ -15,7 +15,7 @@ from itertools import chain, repeat
 from typing import TypeAlias
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
 from faststream.kafka.message import KafkaAckableMessage
@@ -73,6 +73,7 @@ class Intake:
         self._dead_letters = dead_letters
         self._producer: AIOKafkaProducer  # made by each session
         self._fault: str | None = "not started"
+        self._obstacle: str | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._broker = KafkaBroker(
             kafka.kafka_bootstrap,
@@ -119,7 +120,7 @@ class Intake:
 
     def fault(self) -> str | None:
         """Why nothing is consumed now, None when the intake works."""
-        return self._fault
+        return self._obstacle or self._fault
 
     def _observe(self) -> None:
         consumer = self._subscriber.consumer
@@ -139,6 +140,8 @@ class Intake:
     async def _on_batch(self, message: KafkaMessage) -> None:
         """Take a batch to its end. Nothing may be raised from here: FastStream would go on past the batch."""
         records: Sequence[Record] = message.raw_message
+        for record in records:
+            self._positions.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         events: list[tuple[Record, Event]] = []
         for record in records:
             try:
@@ -178,11 +181,12 @@ class Intake:
             try:
                 await self._handle([_within(span, event) for span, event in zip(spans, events, strict=True)])
                 _consumed.add(len(events))
+                self._obstacle = None
                 return
             except DATABASE_AWAY as error:
                 if isinstance(error, ValueError):  # asyncpg's refusal of an argument is an InterfaceError as well
                     raise
-                self._fault = f"the database is away: {type(error).__name__}"
+                self._obstacle = f"the database is away: {type(error).__name__}"
                 _log.warning("intake_waits_for_database", error=str(error), events=len(events))
                 await asyncio.sleep(delay)
             finally:
@@ -203,17 +207,26 @@ class Intake:
             dead_letters.OFFSET: str(record.offset),
             dead_letters.TIME: str(int(time.time() * 1000)),
         }
-        headers = [*record.headers, *((name, text.encode()) for name, text in origin.items())]
+        kept = list(record.headers)
+        # The client refuses a record with neither key nor value, which a broker may hold.
+        value = b"" if record.value is None and record.key is None else record.value
         for delay in _delays():
+            headers = [*kept, *((name, text.encode()) for name, text in origin.items())]
             try:
                 await self._producer.send_and_wait(
-                    self._dead_letters.name, value=record.value, key=record.key, headers=headers
+                    self._dead_letters.name, value=value, key=record.key, headers=headers
                 )
                 break
+            except MessageSizeTooLargeError:
+                # With its origin it is larger than it came: what the broker does not take is left where it came from.
+                detail = f"{detail} (its {len(value or b'')} bytes and its headers are too large to be kept here too)"
+                origin[dead_letters.DETAIL] = detail
+                kept, value = [], b""
             except (KafkaError, TimeoutError) as error:
-                self._fault = f"a dead letter cannot be written: {type(error).__name__}"
+                self._obstacle = f"a dead letter cannot be written: {type(error).__name__}"
                 _log.warning("dead_letter_waits_for_broker", error=str(error))
                 await asyncio.sleep(delay)
+        self._obstacle = None
         _dead.add(1, {"reason": reason})
         _log.warning("dead_letter", reason=reason, detail=detail, topic=record.topic, offset=record.offset)
 

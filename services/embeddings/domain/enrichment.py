@@ -46,7 +46,8 @@ def enriched(pages: Iterable[Page], descriptions: Mapping[str, ImageDescription]
     for index, page in enumerate(pages):
         described = [descriptions[image.digest] for image in page.images]
         if _is_image(page):
-            placed = running.left_out_of(PlacedText(described[0].text, described[0].spans), index)
+            height = page.images[0].height * TENTHS
+            placed = running.left_out_of(PlacedText(described[0].text, described[0].spans), index, height)
             described = [replace(described[0], text=placed.text, spans=placed.spans)]
         yield enrich(page, described)
 

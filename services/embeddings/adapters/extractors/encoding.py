@@ -54,7 +54,8 @@ def decode(data: bytes, *, declared: str | None = None) -> str:
     if not (b"\x1b$" in data[:_DETECTION_BYTES] or b"\x1b(" in data[:_DETECTION_BYTES]):  # ISO-2022 is ASCII too
         text = data.decode("utf-8", "replace")
         broken = text.count("\ufffd")
-        if broken == 0 or broken * 10 < len(data) - len(text):  # a little damage does not make it another encoding
+        # No other encoding looks like UTF-8 by chance as often as it does not: damage does not make it another.
+        if broken == 0 or broken <= sum(not character.isascii() for character in text) - broken:
             return text
     if known := _known(declared):
         with suppress(UnicodeDecodeError):

@@ -62,7 +62,8 @@ def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
             page = read(index)
         is_damaged = is_damaged or page.fault is PageFault.UNREADABLE
         is_blank = is_blank and not (page.text.strip() or page.images)
-        yield with_text(page, running.left_out_of(placed_text(page), index))
+        height = page.layout.height if page.layout else 0
+        yield with_text(page, running.left_out_of(placed_text(page), index, height))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
 

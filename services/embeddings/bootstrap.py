@@ -25,6 +25,7 @@ from services.chassis.models.space import EmbeddingSpace
 from services.chassis.postgres.patience import Patience
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
+from services.chassis.schedule import every
 from services.embeddings.adapters.chunking import StructuralChunker
 from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
@@ -63,7 +64,7 @@ from services.embeddings.entrypoints.http.pages import PagesSurface
 from services.embeddings.entrypoints.http.pages import router as pages_router
 from services.embeddings.entrypoints.http.reindex import router as reindex_router
 from services.embeddings.entrypoints.http.routes import router
-from services.embeddings.entrypoints.schedule import every, measure, sweep
+from services.embeddings.entrypoints.schedule import measure, sweep
 from services.embeddings.entrypoints.worker import Label, Loop, Queue, SpaceBuilder, Worker, WorkerGroup, log_fault
 from services.embeddings.settings import EmbeddingsSettings, WorkerSettings
 

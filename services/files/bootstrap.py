@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 import asyncpg
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from services.chassis.http.slots import Slots
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import ResourceType, load_resource_types
+from services.chassis.schedule import every
 from services.files.adapters.postgres.files import OUTBOX, PostgresFiles, PostgresUpkeep
 from services.files.adapters.postgres.resources import PostgresResources
 from services.files.adapters.storage import open_storage
@@ -35,7 +37,7 @@ from services.files.application.retry_resource import RetryResource
 from services.files.application.store_content import StoreContent
 from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
-from services.files.entrypoints.janitor import run_janitor
+from services.files.entrypoints.upkeep import keep_up
 from services.files.settings import FilesSettings
 
 EXTENSIONS_PER_IDLE_TIME = 20
@@ -65,7 +67,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
             collect = CollectGarbage(PostgresUpkeep(pool), storage)
             app.state.tasks = {
                 "relay": asyncio.create_task(relay.run()),
-                "janitor": asyncio.create_task(run_janitor(collect, settings.upkeep_seconds)),
+                "janitor": asyncio.create_task(every(settings.upkeep_seconds, "upkeep", partial(keep_up, collect))),
             }
             try:
                 yield

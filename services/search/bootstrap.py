@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import asyncpg
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from services.chassis.models.space import EmbeddingSpace
 from services.chassis.observability import get_logger
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
+from services.chassis.schedule import every
 from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
@@ -41,13 +43,13 @@ from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.entrypoints.http import context as context_routes
 from services.search.entrypoints.http import resources as resources_routes
 from services.search.entrypoints.http import routes
-from services.search.entrypoints.prune_query_vectors import prune_query_vectors
-from services.search.entrypoints.watch_space import report_lexical, watch_space
+from services.search.entrypoints.watch_space import refresh_space, report_lexical
 from services.search.settings import SearchSettings
 
 # The embedder gives up first, for it knows why and when to try again.
 _EMBEDDER_SHARE = 0.8
 _PROBE_SECONDS = 2
+_PRUNE_SECONDS = 60.0
 _STORED_VECTOR_SECONDS = 1  # beyond it the model is asked
 
 _log = get_logger(__name__)
@@ -77,9 +79,8 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             )
             active_space = ActiveSpace(PostgresSpaces(pool, timeout_seconds=timeout), open_embedder)
             await _first_refresh(active_space)
-            await resources.enter_async_context(
-                _in_background(watch_space(active_space, poll_seconds=settings.search_space_poll_seconds))
-            )
+            watching = every(settings.search_space_poll_seconds, "refresh space", partial(refresh_space, active_space))
+            await resources.enter_async_context(_in_background(watching))
             bounds = Bounds(
                 ef_search=settings.search_ef_search,
                 exact_up_to=settings.search_exact_up_to,
@@ -98,7 +99,8 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 stored_vectors, capacity=settings.search_cached_queries, timeout_seconds=timeout
             )
             resources.push_async_callback(query_vectors.aclose)
-            await resources.enter_async_context(_in_background(prune_query_vectors(stored_vectors.prune)))
+            pruning = every(_PRUNE_SECONDS, "prune query vectors", stored_vectors.prune)
+            await resources.enter_async_context(_in_background(pruning))
             questions = Questions(
                 active_space,
                 query_vectors,

@@ -1,10 +1,10 @@
-"""What the embeddings service does by the clock."""
+"""What is done by the clock."""
 
 from __future__ import annotations
 
 import asyncio
 
-from services.embeddings.entrypoints.schedule import every
+from services.chassis.schedule import every
 
 
 async def test_an_action_that_fails_in_any_way_is_tried_again() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from opentelemetry import metrics
 
-from services.chassis.kernel.errors import CauceError
 from services.chassis.observability import get_logger
-from services.chassis.postgres.faults import DATABASE_AWAY
 from services.embeddings.application.ports import FileMirror
 from services.embeddings.application.resource_ports import ResourceMirror
 from services.embeddings.domain.errors import SweepIncompleteError
@@ -19,18 +16,6 @@ _meter = metrics.get_meter("cauce")
 _depth = _meter.create_gauge("cauce.queue.depth", unit="{item}", description="Files and resources waiting or worked on")
 _oldest = _meter.create_gauge("cauce.queue.oldest.age", unit="s", description="Age of the oldest such wish")
 _repaired = _meter.create_counter("cauce.sweep.repaired", unit="{item}", description="What the sweep repaired")
-
-
-async def every(seconds: float, name: str, action: Callable[[], Awaitable[object]]) -> None:
-    """Run the action now and every so often until cancelled. Whatever fails is said, and tried again the next time."""
-    while True:
-        try:
-            await action()
-        except Exception as error:  # noqa: BLE001 - nothing else repairs what this does
-            known = isinstance(error, (CauceError, *DATABASE_AWAY))
-            said = f"{type(error).__name__}: {error}"
-            _log.warning("scheduled_action_failed", action=name, error=said, exc_info=not known)
-        await asyncio.sleep(seconds)
 
 
 async def sweep(files: FileMirror, resources: ResourceMirror) -> dict[str, dict[str, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from services.chassis.observability import get_logger
 from services.search.application.active_space import ActiveSpace
 
@@ -25,13 +23,8 @@ def report_lexical(active_space: ActiveSpace, known: bool | None) -> None:
         )
 
 
-async def watch_space(active_space: ActiveSpace, *, poll_seconds: float) -> None:
-    """Refresh until cancelled. A fault stays visible in the readiness and in the log, and is tried again."""
-    while True:
-        await asyncio.sleep(poll_seconds)
-        known = active_space.lexical
-        try:
-            await active_space.refresh()
-            report_lexical(active_space, known)
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the space is asked for again
-            _log.warning("space_not_read", error=f"{type(error).__name__}: {error}")
+async def refresh_space(active_space: ActiveSpace) -> None:
+    """Ask for the space again, and say what changed. A fault stays visible in the readiness."""
+    known = active_space.lexical
+    await active_space.refresh()
+    report_lexical(active_space, known)

@@ -496,22 +496,23 @@ async def test_signal_during_the_start_stops_what_was_started(folder: StackFolde
 
 def test_caller_settings_hold_but_addresses_are_the_stack_own(folder: StackFolder) -> None:
     caller = {"CAUCE_EMBEDDING_SPACE": "gemini-embedding-2", "CAUCE_FILES_URL": "http://elsewhere", "OTEL_A": "b"}
-    stack = cauce_stack(folder, Ports(23_000), 2, caller)
+    ports = Ports.choose(None, None)
+    stack = cauce_stack(folder, ports, 2, caller)
     roles = [[spec.role for spec in stage] for stage in stack.stages]
     assert roles == [["postgres"], ["broker"], ["files", "embeddings", "search", "worker-1", "worker-2"]]
     environment = stack.stages[2][0].prepare().environment
     assert environment["CAUCE_EMBEDDING_SPACE"] == "gemini-embedding-2"
     assert environment["OTEL_A"] == "b"
-    assert environment["CAUCE_FILES_URL"] == "http://127.0.0.1:23002" == stack.addresses["files_url"]
-    assert environment["CAUCE_PORT"] == "23002"
-    assert environment["CAUCE_FILES_DATABASE_URL"] == "postgresql://cauce_files@127.0.0.1:23000/postgres"
+    assert environment["CAUCE_FILES_URL"] == f"http://127.0.0.1:{ports.base + 2}" == stack.addresses["files_url"]
+    assert environment["CAUCE_PORT"] == str(ports.base + 2)
+    assert environment["CAUCE_FILES_DATABASE_URL"] == f"postgresql://cauce_files@127.0.0.1:{ports.base}/postgres"
     assert environment["CAUCE_STORAGE_URL"] == folder.objects.as_uri()
     assert environment["CAUCE_TENANT"] == "default"
 
 
 def test_a_broker_that_runs_already_is_used_as_the_caller_says(folder: StackFolder) -> None:
     caller = {"CAUCE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "CAUCE_KAFKA_BOOTSTRAP": "other:1"}
-    stack = cauce_stack(folder, Ports(23_000), 1, caller, kafka_bootstrap="kafka:9092")
+    stack = cauce_stack(folder, Ports.choose(None, None), 1, caller, kafka_bootstrap="kafka:9092")
     assert [stage[0].role for stage in stack.stages] == ["postgres", "files"]
     environment = stack.stages[1][0].prepare().environment
     assert environment["CAUCE_KAFKA_BOOTSTRAP"] == "kafka:9092" == stack.addresses["kafka_bootstrap"]

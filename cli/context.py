@@ -24,6 +24,7 @@ from cli.filters import (
 )
 from cli.render import Screen, printable
 from cli.search import note_legs
+from cli.techniques import History, Hyde, MultiQuery, Rerank, note_techniques, technique_parameters
 
 
 def context(
@@ -37,6 +38,10 @@ def context(
     ] = None,
     min_score: MinScore = None,
     mode: Mode = None,
+    history: History = None,
+    multi_query: MultiQuery = None,
+    hyde: Hyde = False,
+    rerank: Rerank = None,
     file_ids: FileIds = None,
     media_types: MediaTypes = None,
     languages: Languages = None,
@@ -58,6 +63,7 @@ def context(
         "mode": mode,
         **resource_filters(types, entity_ids, languages, updated_from, updated_before),
         **file_filters(file_ids, media_types, languages, created_from, created_before),
+        **technique_parameters(history, multi_query, hyde, rerank),
     }
 
     async def work(client: CauceClient, screen: Screen) -> bool:
@@ -70,8 +76,12 @@ def context(
 
 def show_context(screen: Screen, answer: Answer) -> None:
     """Print the text for the prompt; what was left out is a note."""
-    for executed in answer["executed"].values():
-        note_legs(screen, {"executed": executed})
+    executed = answer["executed"]
+    passages, resources = executed["passages"], executed["resources"]
+    for found in (passages, resources):
+        note_legs(screen, {"executed": found})
+    reports = executed["techniques"] + passages["techniques"] + resources["techniques"]
+    note_techniques(screen, {"queries": passages["queries"], "techniques": reports})
     if answer["text"]:
         screen.say(printable(answer["text"], keep="\n\t"))
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in answer["left_out"].items() if count)

@@ -175,7 +175,7 @@ def show_report(screen: Screen, report: Answer) -> None:
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the resources that a search found."""
     note_legs(screen, answer)
-    note_techniques(screen, answer)
+    note_techniques(screen, answer["executed"])
     if not answer["results"]:
         screen.note("no resource found")
     for rank, found in enumerate(answer["results"], start=1):

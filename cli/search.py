@@ -67,7 +67,7 @@ def chunks(
 def show_results(screen: Screen, answer: Answer) -> None:
     """Print the passages that a search found."""
     note_legs(screen, answer)
-    note_techniques(screen, answer)
+    note_techniques(screen, answer["executed"])
     if not answer["results"]:
         screen.note("no passage found")
     for rank, passage in enumerate(answer["results"], start=1):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.client import Answer
 from cli.render import Screen
 
 History: TypeAlias = Annotated[
@@ -37,12 +36,12 @@ def technique_parameters(
     }
 
 
-def note_techniques(screen: Screen, answer: Answer) -> None:
+def note_techniques(screen: Screen, executed: Mapping[str, Any]) -> None:
     """Say what was searched for besides the question, and which technique did not run and why."""
-    for query in answer["executed"]["queries"]:
+    for query in executed["queries"]:
         if query["kind"] != "question":
             screen.note(f"{query['kind']}: {query['text']}")
-    for report in answer["executed"]["techniques"]:
+    for report in executed["techniques"]:
         if report["status"] != "RAN" or report["reason"] is not None:
             name = report["name"].replace("_", " ")
             screen.note(f"{name} {report['status'].lower()}: {report['reason']}")

@@ -120,7 +120,9 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(pool, types, bounds, cached_characters=cached)
             app.state.search_resources = SearchResources(retrieval, resources_index, types)
-            app.state.build_context = BuildContext(app.state.search_file_chunks, app.state.search_resources, index)
+            app.state.build_context = BuildContext(
+                retrieval, app.state.search_file_chunks, app.state.search_resources, index
+            )
             app.state.read_resource = ReadResource(resources_index, types)
             checks.update(_checks(pool, active_space))
             yield

@@ -195,11 +195,13 @@ def test_every_filter_of_a_search_has_an_option(server: ServicesServer) -> None:
 
 
 def test_a_context_is_printed_with_what_was_left_out_as_a_note(server: ServicesServer) -> None:
-    result = cauce(server, "context", "válvula", "--budget", 100, "--type", "rule", "--id", 4, "--chunks-per-file", 2)
+    options = ("--budget", 100, "--type", "rule", "--id", 4, "--chunks-per-file", 2, "--history", "¿Qué es?")
+    result = cauce(server, "context", "válvula", *options)
 
     parameters = {"budget": 100, "chunksPerFile": 2, "entityTypes": ["rule"], "entityIds": [4]}
-    assert server.searches == [{"query": "válvula", **parameters}]
+    assert server.searches == [{"query": "válvula", **parameters, "rewrite": {"history": [{"text": "¿Qué es?"}]}}]
     assert result.stdout == "[1] manual.pdf, page 2\nLa válvula abre a 11,5 bar.\n"
+    assert "rewrite unavailable: no model is set" in result.stderr
     assert "20 of 100 tokens; left out: 3 budget, 1 per file" in result.stderr
 
 

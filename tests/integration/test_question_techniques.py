@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.search import Index, IndexedChunk, open_index, running_search
 
 SEARCH = "/api/web/embeddings/files/search"
 RESOURCES = "/api/web/embeddings/search"
+CONTEXT = "/api/web/embeddings/context"
 QUESTION = "¿A qué presión abre la válvula?"
 VALVE, PUMP, LEAVE, WARRANTY = PASSAGES = (
     "La válvula de alivio PSV-204 abre a una presión de 16 bar.",
@@ -150,6 +152,36 @@ async def test_every_technique_says_what_it_did_and_what_it_cost_and_every_query
     assert sorted(result["rank_before_rerank"] for result in found["results"]) == [1, 2, 3, 4]
     assert [result["rank_before_rerank"] for result in found["results"]] == [4, 3, 2, 1]
     assert all(result["queries_score"] > 0 for result in found["results"])
+
+
+async def test_a_context_asks_the_model_once_for_both_searches_and_quotes_by_its_order(
+    database: Database, tables: Index, model: OpenAiServer
+) -> None:
+    async with searching(database, model) as http:
+        plain = await ask(http, path=CONTEXT)
+        found = await ask(http, path=CONTEXT, **ALL)
+        refused = await http.post(CONTEXT, json={"query": QUESTION, "entityTypes": ["nothing"], **ALL})
+
+    assert plain["executed"]["techniques"] == []
+    asked = Counter(request.operation for request in model.requests)
+    assert asked == {"rewrite": 1, "multi_query": 1, "hyde": 1, "rerank": 2}
+    assert [(each["name"], each["status"]) for each in found["executed"]["techniques"]] == [
+        ("rewrite", "RAN"),
+        ("multi_query", "RAN"),
+        ("hyde", "RAN"),
+    ]
+    for index in ("passages", "resources"):
+        executed = found["executed"][index]
+        assert [(each["name"], each["status"]) for each in executed["techniques"]] == [("rerank", "RAN")]
+        assert [query["kind"] for query in executed["queries"]] == [
+            "rewritten",
+            "question",
+            *["variant"] * 3,
+            "hypothetical",
+        ]
+    assert all(passage in found["text"] for passage in PASSAGES)
+    assert (VALVE in plain["items"][0]["text"], VALVE in found["items"][0]["text"]) == (True, False)
+    assert refused.status_code == 404
 
 
 async def test_scores_are_those_of_the_first_query_whichever_query_found_a_result(

@@ -228,7 +228,15 @@ class _Handler(BaseHTTPRequestHandler):
             "tokens": 20,
             "budget": 100,
             "left_out": {"budget": 3, "duplicates": 0, "per_file": 1, "beyond": 0},
-            "executed": {"passages": {"legs": {}}, "resources": {"legs": {}}},
+            "executed": {
+                "passages": EXECUTED,
+                "resources": EXECUTED,
+                "techniques": [
+                    {"name": name, "status": "UNAVAILABLE", "reason": "no model is set"}
+                    for name in ("rewrite",)
+                    if name in body
+                ],
+            },
         }
 
     def _chunks(self, number: str, query: dict[str, str]) -> dict[str, Any]:

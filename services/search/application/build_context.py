@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import FileChunkIndex
+from services.search.application.retrieval import Retrieval
 from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.application.search_resources import SearchResources
 from services.search.domain.context import (
@@ -20,16 +21,20 @@ from services.search.domain.context import (
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """Searches both, and quotes what fits."""
+    """Searches both for the same question, and quotes what fits."""
 
+    retrieval: Retrieval
     search_file_chunks: SearchFileChunks
     search_resources: SearchResources
     index: FileChunkIndex
 
     async def __call__(self, scope: AccessScope, criteria: ContextCriteria) -> ContextResult:
         """Build. Raises what the two searches raise."""
+        self.search_resources.require_known(criteria.resources)
+        prepared = await self.retrieval.prepare(scope, criteria.passages)
         passages, resources = await asyncio.gather(
-            self.search_file_chunks(scope, criteria.passages), self.search_resources(scope, criteria.resources)
+            self.search_file_chunks(scope, criteria.passages, prepared),
+            self.search_resources(scope, criteria.resources, prepared),
         )
         context = assemble_context(
             passages.results,
@@ -46,5 +51,5 @@ class BuildContext:
             criteria.budget,
             replace(context.left_out, beyond=beyond),
             ContextFound(passages.total, resources.total),
-            ContextExecuted(passages.executed, resources.executed),
+            ContextExecuted(passages.executed, resources.executed, prepared.reports),
         )

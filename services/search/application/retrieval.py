@@ -63,6 +63,15 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A question, and what the language model made of it: it can be looked up in several indexes."""
+
+    ready: ReadyQuestion
+    asked: tuple[_Asked, ...]
+    reports: tuple[TechniqueReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Retrieval:
     """Answers questions by an index."""
 
@@ -70,11 +79,20 @@ class Retrieval:
     ask: AskModel
     fusion: Fusion
 
+    async def prepare(self, scope: AccessScope, criteria: FileChunkSearchCriteria | ResourceSearchCriteria) -> Prepared:
+        """Embed the question, and ask the language model for its rewritten form, other wordings and a passage.
+
+        Raises:
+            UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
+        """
+        ready = await self.questions.prepare(scope, criteria.query_text, criteria.mode, criteria.min_score)
+        reports: list[TechniqueReport] = []
+        asked = await self._rewritten(scope, criteria, ready, reports)
+        asked += await self._further(scope, criteria, ready, asked, reports)
+        return Prepared(ready, tuple(asked), tuple(reports))
+
     async def __call__(
-        self,
-        scope: AccessScope,
-        criteria: Criteria,
-        index: Index[Criteria, Match],
+        self, scope: AccessScope, criteria: Criteria, index: Index[Criteria, Match], prepared: Prepared | None = None
     ) -> tuple[tuple[Match, ...], Total, str | None, Executed]:
         """The results, best first, how many there are, what to go on after, and what was executed.
 
@@ -82,6 +100,7 @@ class Retrieval:
             scope: the caller's.
             criteria: what is asked for.
             index: where to look.
+            prepared: the question, when it is looked up elsewhere as well; its reports are the caller's to tell.
 
         Raises:
             InvalidInputError: ``CURSOR_MISMATCH``.
@@ -89,14 +108,15 @@ class Retrieval:
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         wanted = criteria.techniques
-        ready = await self.questions.prepare(scope, criteria.query_text, criteria.mode, criteria.min_score)
+        reports: list[TechniqueReport] = []
+        if prepared is None:
+            prepared = await self.prepare(scope, criteria)
+            reports += prepared.reports
+        ready, asked = prepared.ready, prepared.asked
         if not wanted:
             page = await self._page(scope, criteria, ready, index)
             return page.matches, page.total, page.next, ready.executed(page.legs, self.fusion, cached=page.cached)
 
-        reports: list[TechniqueReport] = []
-        asked = await self._rewritten(scope, criteria, ready, reports)
-        asked += await self._further(scope, criteria, ready, asked, reports)
         depth = max(criteria.top_n, wanted.rerank or 0)
         if len(asked) > 1:
             depth = next(depth_ for depth_ in _DEPTHS if depth_ >= depth)
@@ -135,7 +155,11 @@ class Retrieval:
         )
 
     async def _rewritten(
-        self, scope: AccessScope, criteria: Criteria, ready: ReadyQuestion, reports: list[TechniqueReport]
+        self,
+        scope: AccessScope,
+        criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
+        ready: ReadyQuestion,
+        reports: list[TechniqueReport],
     ) -> list[_Asked]:
         """The question, after its rewritten form if there is one."""
         asked = [_Asked(ExecutedQuery(QueryKind.QUESTION, criteria.query_text), ready.question)]
@@ -154,7 +178,7 @@ class Retrieval:
     async def _further(
         self,
         scope: AccessScope,
-        criteria: Criteria,
+        criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
         ready: ReadyQuestion,
         asked: list[_Asked],
         reports: list[TechniqueReport],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import FileChunkIndex
-from services.search.application.retrieval import Retrieval
+from services.search.application.retrieval import Prepared, Retrieval
 from services.search.domain.criteria import FileChunkSearchCriteria
 from services.search.domain.results import FileChunkSearchResult
 
@@ -18,8 +18,10 @@ class SearchFileChunks:
     retrieval: Retrieval
     index: FileChunkIndex
 
-    async def __call__(self, scope: AccessScope, criteria: FileChunkSearchCriteria) -> FileChunkSearchResult:
-        """Search.
+    async def __call__(
+        self, scope: AccessScope, criteria: FileChunkSearchCriteria, prepared: Prepared | None = None
+    ) -> FileChunkSearchResult:
+        """Search; ``prepared`` is the question when it is looked up elsewhere as well.
 
         Raises:
             NotFoundError: ``FILE_NOT_FOUND`` for a file of the filter that the caller cannot see.
@@ -27,4 +29,4 @@ class SearchFileChunks:
             ConflictError: ``CURSOR_EXPIRED``.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
-        return FileChunkSearchResult(*await self.retrieval(scope, criteria, self.index))
+        return FileChunkSearchResult(*await self.retrieval(scope, criteria, self.index, prepared))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.ports import ResourceIndex
-from services.search.application.retrieval import Retrieval
+from services.search.application.retrieval import Prepared, Retrieval
 from services.search.domain.criteria import ResourceSearchCriteria
 from services.search.domain.errors import unknown_resource_type
 from services.search.domain.results import ResourceSearchResult
@@ -21,8 +21,10 @@ class SearchResources:
     index: ResourceIndex
     known_types: Collection[str]
 
-    async def __call__(self, scope: AccessScope, criteria: ResourceSearchCriteria) -> ResourceSearchResult:
-        """Search.
+    async def __call__(
+        self, scope: AccessScope, criteria: ResourceSearchCriteria, prepared: Prepared | None = None
+    ) -> ResourceSearchResult:
+        """Search; ``prepared`` is the question when it is looked up elsewhere as well.
 
         Raises:
             NotFoundError: ``UNKNOWN_RESOURCE_TYPE``.
@@ -30,7 +32,11 @@ class SearchResources:
             ConflictError: ``CURSOR_EXPIRED``.
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
+        self.require_known(criteria)
+        return ResourceSearchResult(*await self.retrieval(scope, criteria, self.index, prepared))
+
+    def require_known(self, criteria: ResourceSearchCriteria) -> None:
+        """Raise NotFoundError ``UNKNOWN_RESOURCE_TYPE``, before a question to it costs anything."""
         for entity_type in criteria.entity_types:
             if entity_type not in self.known_types:
                 raise unknown_resource_type(entity_type, self.known_types, where="entityTypes")
-        return ResourceSearchResult(*await self.retrieval(scope, criteria, self.index))

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from services.search.domain.criteria import TOP_N_MAX, FileChunkSearchCriteria, ResourceSearchCriteria
 from services.search.domain.limits import require_between
 from services.search.domain.results import Executed, FileChunk, FileChunkMatch, ResourceMatch, Total
+from services.search.domain.techniques import TechniqueReport
 
 BUDGET_DEFAULT = 4_000
 BUDGET_MAX = 200_000
@@ -145,10 +146,16 @@ class ContextFound:
 
 @dataclass(frozen=True, slots=True)
 class ContextExecuted:
-    """What was done to find it."""
+    """What was done to find it.
+
+    Attributes:
+        passages, resources: in each index; of the techniques, what was done with its results.
+        techniques: what was made of the question, once for both.
+    """
 
     passages: Executed
     resources: Executed
+    techniques: tuple[TechniqueReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +183,7 @@ class ContextCriteria:
     """What to put together.
 
     Attributes:
-        passages, resources: what to look for.
+        passages, resources: what to look for: the same question to both, with the same mode, threshold and techniques.
         budget: 1 to 200,000; the most tokens of the text.
         chunks_per_file: 1 to 1,000; the most chunks of one file, with those that complete a passage.
 

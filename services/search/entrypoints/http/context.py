@@ -18,11 +18,12 @@ from services.search.domain.context import (
 )
 from services.search.domain.criteria import FileChunkSearchCriteria, ResourceSearchCriteria, SearchMode
 from services.search.entrypoints.http.filters import ChunkFilterParameters, ResourceFilterParameters
+from services.search.entrypoints.http.techniques import TechniqueParameters
 
 router = APIRouter(prefix="/api/web/embeddings", tags=["context"])
 
 
-class ContextRequest(ChunkFilterParameters, ResourceFilterParameters):
+class ContextRequest(TechniqueParameters, ChunkFilterParameters, ResourceFilterParameters):
     """A question, and how much may be quoted to answer it."""
 
     query: str = Field(description="What to look for, in any language; 1 to 2,000 characters.")
@@ -51,13 +52,17 @@ async def build_context(
     Nothing is quoted twice: chunks that follow one another become one passage, and near-duplicates are left out.
     """
     top_n = considered(body.budget)
-    passages = FileChunkSearchCriteria(body.query, top_n, body.min_score, mode=body.mode, filter=body.chunk_filter())
+    techniques = body.techniques()
+    passages = FileChunkSearchCriteria(
+        body.query, top_n, body.min_score, mode=body.mode, filter=body.chunk_filter(), techniques=techniques
+    )
     resources = ResourceSearchCriteria(
         body.query,
         tuple(body.entity_types or ()),
         top_n,
         body.min_score,
         body.mode,
+        techniques,
         filter=body.resource_filter(),
     )
     return await use_case(scope, ContextCriteria(passages, resources, body.budget, body.chunks_per_file))

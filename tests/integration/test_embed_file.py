@@ -117,6 +117,22 @@ async def test_a_garbled_page_of_which_nothing_can_be_recognised_is_called_garbl
     await ocr.aclose()
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (
+            documents.rezipped(documents.book("<p>Uno.</p>", "<p>Dos.</p>"), {"OEBPS/text/chapter 1.xhtml": b""}),
+            "PAGES 2",
+        ),
+        (documents.word_of("<w:p><w:r><w:t>Uno.</w:t></w:r></w:p><w:altChunk r:id='a.bin'/>"), "PARTS 1"),
+        (documents.word_of("<w:altChunk r:id='a.bin'/>"), "PARTS"),
+    ],
+)
+async def test_a_part_that_cannot_be_read_is_told(world: World, data: bytes, reason: str) -> None:
+    status = await world.status(await world.store(data, "libro"))
+    assert status["outcome_reason"] == f"UNREADABLE_{reason}"
+
+
 @pytest.mark.parametrize("quick", [{"quick_seconds": 0.01}, {"quick_images": 1}])
 async def test_a_small_file_that_is_much_work_is_set_aside_once_as_a_large_one(
     world: World, quick: dict[str, float]

@@ -332,6 +332,23 @@ def word(*blocks: Block, header: str = "", footer: str = "") -> bytes:
     return _saved(document)
 
 
+def word_of(body: str, parts: Mapping[str, tuple[str, str | bytes]] | None = None) -> bytes:
+    """A DOCX file with the XML of its body, and parts by name in its folder, each with what it is to the body."""
+    parts = parts or {}
+    related = "".join(
+        f'<Relationship Id="{name}" Type="x/{kind}" Target="{name}"/>' for name, (kind, _) in parts.items()
+    )
+    spaces = " ".join(f'xmlns:{prefix}="{prefix}"' for prefix in ("w", "m", "mc", "v", "r"))
+    return rezipped(
+        word(),
+        {
+            "word/document.xml": f"<w:document {spaces}><w:body>{body}</w:body></w:document>",
+            "word/_rels/document.xml.rels": f"<Relationships>{related}</Relationships>",
+            **{f"word/{name}": content for name, (_, content) in parts.items()},
+        },
+    )
+
+
 def powerpoint(*slides: tuple[str, Sequence[Block], str]) -> bytes:
     """A PPTX file of slides with a title, blocks and notes."""
     presentation = pptx.Presentation()

@@ -195,14 +195,19 @@ def _of(page: Page, descriptions: Mapping[str, ImageDescription]) -> list[ImageD
 def _reason(
     document: ExtractedDocument, descriptions: Mapping[str, ImageDescription], text: DocumentText
 ) -> str | None:
-    """Why there is no text, or which pages are missing in it."""
+    """Why there is no text, or which pages are missing in it: how many parts, where there are no pages."""
     if text.text:
         read = set(text.numbers)
-        unread = [str(page.number) for page in document.pages if page.fault and page.number not in read]
-        return f"UNREADABLE_PAGES {', '.join(unread)}" if unread else None
+        unread = [str(page.number) for page in document.pages if page.fault and page.number and page.number not in read]
+        if unread:
+            return f"UNREADABLE_PAGES {', '.join(unread)}"
+        parts = sum(page.fault is not None for page in document.pages if page.number is None)
+        return f"UNREADABLE_PARTS {parts}" if parts else None
     faults = {image.digest: image.fault for page in document.pages for image in page.images}
     if any(description.error and not faults[digest] for digest, description in descriptions.items()):
         return "IMAGES_NOT_DESCRIBED"
     if any(page.fault is PageFault.GARBLED for page in document.pages):
         return "GARBLED_TEXT"
+    if any(page.fault is PageFault.UNREADABLE for page in document.pages):
+        return "UNREADABLE_PARTS"
     return "IMAGES_UNREADABLE" if any(faults.values()) else "NO_TEXT"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from posixpath import join, normpath
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
@@ -11,23 +13,27 @@ from zipfile import ZipFile
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring, iterparse
 
-from services.embeddings.adapters.extractors.format import Source, encrypted
+from services.embeddings.adapters.extractors.format import encrypted
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, entities_defined
 from services.embeddings.adapters.extractors.pictures import page_image
 from services.embeddings.domain.document import PageImage
-from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 
 _ENCRYPTED_FLAG = 1
+_MAX_DIGITS = 9
 
 
 class Archive(ZipFile):
     """An open archive whose members together unpack to no more than the limit. Names are found in any case."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source.path)
-        self.limits = source.limits
+    def __init__(self, file: Path | BytesIO, limits: ExtractionLimits) -> None:
+        super().__init__(file)
+        self.limits = limits
+        self.unread: list[str] = []
+        """The names of members that belong to the text and could not be read, as readers find them."""
         members = self.infolist()
         # What a member unpacks to beyond the size that it declares is not read.
-        self.limits.require("unpacked_bytes", sum(member.file_size for member in members))
+        self._size = sum(member.file_size for member in members)
+        self.limits.require("unpacked_bytes", self._size)
         if any(member.flag_bits & _ENCRYPTED_FLAG for member in members):
             raise encrypted("the archive cannot be read without a password")
         self._names = {member.filename.lower(): member.filename for member in members}
@@ -36,6 +42,18 @@ class Archive(ZipFile):
         """The content of a member, empty when there is none of that name."""
         found = self._names.get(name.lower().lstrip("/"))
         return b"" if found is None else self.read(found)
+
+    def required(self, name: str) -> bytes:
+        """The content of a member. Raises KeyError when there is none of that name, or nothing in it."""
+        content = self.part(name)
+        if not content:
+            raise KeyError(f"the part {name!r} is missing"[:200])
+        return content
+
+    def within(self, content: bytes) -> Archive:
+        """A member that is an archive; all that are within one another unpack to no more than the limit together."""
+        left = self.limits.unpacked_bytes - self._size
+        return Archive(BytesIO(content), replace(self.limits, unpacked_bytes=left))
 
     def xml(self, name: str) -> Element:
         """The root of an XML member, an empty element when there is none of that name."""
@@ -54,11 +72,11 @@ class Archive(ZipFile):
         return related
 
     def main_part(self) -> str:
-        """The name of an Office document's main part."""
+        """The name of an Office document's main part. Raises KeyError when none is said to be that."""
         for kind, target in self.relationships("").values():
             if kind == "officeDocument":
                 return target
-        raise ExtractionError("CORRUPT", "the Office file does not say which of its parts is the document")
+        raise KeyError("no part is said to be the document")
 
     def image(self, name: str) -> PageImage | None:
         """A bounded image by its name as written in a member; None for decoration, and for what is no image here."""
@@ -75,7 +93,7 @@ def parse_xml(content: bytes) -> Element:
     try:
         root: Element = fromstring(content)
     except DefusedXmlException:
-        raise _entities() from None
+        raise entities_defined() from None
     return root
 
 
@@ -85,11 +103,7 @@ def parse_elements(content: bytes) -> Iterator[Element]:
         for _, element in iterparse(BytesIO(content)):
             yield element
     except DefusedXmlException:
-        raise _entities() from None
-
-
-def _entities() -> ResourceLimitError:
-    return ResourceLimitError("xml_entities", "the document defines XML entities, of which none are read")
+        raise entities_defined() from None
 
 
 def local(element: Element) -> str:
@@ -97,6 +111,21 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
+def shown(parent: Element) -> Iterator[Element]:
+    """The children, and of alternatives the first that has anything: what newer programs show."""
+    for child in parent:
+        if local(child) == "AlternateContent":
+            yield from next((one for one in child if len(one)), ())
+        else:
+            yield child
+
+
 def attribute(element: Element, name: str) -> str:
     """An attribute's value by its name without a namespace, empty when there is none."""
     return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
+
+
+def whole(element: Element, name: str) -> int | None:
+    """An attribute's value as a number from 0 on, None when it is none."""
+    value = attribute(element, name)
+    return int(value) if value.isdecimal() and len(value) <= _MAX_DIGITS else None

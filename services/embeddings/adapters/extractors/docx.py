@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from xml.etree.ElementTree import Element
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, local
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local, shown
 from services.embeddings.adapters.extractors.drawing import charts_flow
 from services.embeddings.adapters.extractors.eml import mail_flow
+from services.embeddings.adapters.extractors.encoding import decode
 from services.embeddings.adapters.extractors.flow import flow_pages, join_paragraphs
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.formula import LEVEL, LOWERED, RAISED, formula_line, written
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
+from services.embeddings.adapters.extractors.limits import whatever_breaks
 from services.embeddings.adapters.extractors.numbering import Numbering
+from services.embeddings.adapters.extractors.rtf import rtf_flow
+from services.embeddings.adapters.extractors.symbols import symbol
 from services.embeddings.adapters.extractors.tables import cell_above, table_text
-from services.embeddings.domain.document import Page, PageImage
+from services.embeddings.domain.document import Page, PageFault, PageImage
 
 _MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-# The parts around the main one, in the order in which they are read; header and footer texts that repeat are read once.
-_BEFORE = ("header",)
-_AFTER = ("footnotes", "endnotes", "comments", "footer")
-# What was deleted or moved away, and the older copy of what newer programs show.
-_SKIPPED = {"del", "moveFrom", "Fallback", "instrText", "delText", "pPr", "rPr", "sectPr"}
+_NOTES = ("footnotes", "endnotes", "comments")
+# What was deleted or moved away, and what says how the rest looks.
+_SKIPPED = {"del", "moveFrom", "instrText", "delText", "pPr", "rPr", "sectPr"}
+_LEVELS = {"superscript": RAISED, "subscript": LOWERED}
 _MAX_COLUMNS = 1000
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 
@@ -32,25 +37,29 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The text with headers, charts, notes and comments, in pages without numbers that end where an image stands."""
-    with Archive(source) as archive:
+    with Archive(source.path, source.limits) as archive:
         yield from flow_pages(_document(archive))
+        yield from (Page(None, "", fault=PageFault.UNREADABLE) for _ in archive.unread)
 
 
 def _document(archive: Archive) -> Iterator[str | PageImage]:
     main = archive.main_part()
+    archive.required(main)
     related = list(archive.relationships(main).values())
     parts = dict(related)
     numbering = Numbering(archive.xml(parts.get("numbering", "")), archive.xml(parts.get("styles", "")))
-    around: set[str] = set()
-    for wanted in (*_BEFORE, "", *_AFTER):
-        if not wanted:
-            yield from _Part(archive, main, numbering).flow()
-            yield from charts_flow(archive, main)
-        for part in (target for kind, target in related if kind == wanted):
-            for piece in _Part(archive, part, numbering).flow():
-                if isinstance(piece, str) and piece not in around:
-                    around.add(piece)
-                    yield piece
+
+    def flow(*wanted: str) -> Iterator[str | PageImage]:
+        for kind in wanted:
+            for part in (target for one, target in related if one == kind):
+                yield from _Part(archive, part, numbering).flow()
+
+    # Headers and footers are made anew for each section, and for even and first pages.
+    yield from dict.fromkeys(piece for piece in flow("header") if isinstance(piece, str))
+    yield from _Part(archive, main, numbering).flow()
+    yield from charts_flow(archive, main)
+    yield from flow(*_NOTES)
+    yield from dict.fromkeys(piece for piece in flow("footer") if isinstance(piece, str))
 
 
 class _Part:
@@ -62,6 +71,7 @@ class _Part:
         self._root = archive.xml(part)
         self._image = archive.images_of(part)
         self._related = archive.relationships(part)
+        self._level = LEVEL
 
     def flow(self) -> Iterator[str | PageImage]:
         """Paragraphs and tables, the items of a list together, and images where they stand."""
@@ -79,15 +89,16 @@ class _Part:
 
     def _blocks(self, parent: Element) -> Iterator[tuple[bool, str | PageImage]]:
         """Each block, true for an item of a list; the text boxes and images that hang on a paragraph come after it."""
-        for element in parent:
+        for element in shown(parent):
             name = local(element)
             if name == "p":
+                self._level = LEVEL
                 text: list[str] = []
                 hanging: list[tuple[bool, str | PageImage]] = []
                 label = self._numbering.label(element)
                 self._run(element, text, hanging)
-                written = "".join(text).strip()
-                yield _is_item(element), f"{label} {written}".strip() if written else ""
+                line = written("".join(text)).strip()
+                yield _is_item(element), f"{label} {line}".strip() if line else ""
                 yield from hanging
             elif name == "tbl":
                 yield from ((False, piece) for piece in self._table(element))
@@ -96,14 +107,13 @@ class _Part:
             elif name not in _SKIPPED:
                 yield from self._blocks(element)
 
-    def _other_document(self, key: str) -> Iterator[str | PageImage]:
-        """A web page within the document, as programs write that make Word files of HTML."""
+    def _other_document(self, key: str) -> Iterable[str | PageImage]:
+        """A document of another kind within this one, as programs write that put Word files together."""
         _, name = self._related.get(key, ("", ""))
-        content = self._archive.part(name)
-        if name.lower().endswith((".mht", ".mhtml")):
-            yield from mail_flow(content, self._archive.limits)
-        elif name.lower().endswith((".htm", ".html", ".xhtml")):
-            yield from html_flow(decode_html(content), self._archive.limits)
+        with whatever_breaks():
+            return [*_imported(self._archive, name)]
+        self._archive.unread.append(name)
+        return ()
 
     def _table(self, table: Element) -> Iterator[str | PageImage]:
         rows: list[list[str]] = []
@@ -112,8 +122,7 @@ class _Part:
             rows.append([])
             for cell in _within(row, "tc"):
                 pieces = [piece for _, piece in self._blocks(cell)]
-                merged = _property(cell, "vMerge")
-                if merged is not None and attribute(merged, "val") != "restart":
+                if _property(cell, "vMerge", "continue") not in (None, "restart"):
                     rows[-1].append(cell_above(rows))
                 else:
                     rows[-1].append(join_paragraphs(piece for piece in pieces if isinstance(piece, str)))
@@ -123,10 +132,21 @@ class _Part:
         yield from images
 
     def _run(self, parent: Element, text: list[str], hanging: list[tuple[bool, str | PageImage]]) -> None:
-        for element in parent:
+        for element in shown(parent):
             name = local(element)
             if name == "t":
                 text.append(element.text or "")
+            elif name == "r":
+                level = _LEVELS.get(_property(element, "vertAlign") or "", LEVEL)
+                text.append(level if level != self._level else "")
+                self._level = level
+                self._run(element, text, hanging)
+            elif name == "oMath":
+                text.append(formula_line(element))
+            elif name == "sym":
+                text.append(symbol(attribute(element, "font"), int(attribute(element, "char"), 16)))
+            elif name == "textpath":
+                hanging.append((False, attribute(element, "string")))
             elif name in _SPACES:
                 text.append(_SPACES[name])
             elif name == "txbxContent":
@@ -137,6 +157,25 @@ class _Part:
                     hanging.append((False, image))
             elif name not in _SKIPPED:
                 self._run(element, text, hanging)
+
+
+def _imported(archive: Archive, name: str) -> Iterator[str | PageImage]:
+    """A member that is a document of its own. Raises ValueError for one of a kind that is not read here."""
+    content, suffix = archive.required(name), PurePath(name).suffix.lower()
+    if content.startswith(b"PK"):
+        with archive.within(content) as inner:
+            yield from _document(inner)
+            archive.unread += inner.unread
+    elif content.startswith(rb"{\rtf"):
+        yield from rtf_flow(content, archive.limits)
+    elif suffix in (".mht", ".mhtml", ".eml"):
+        yield from mail_flow(content, archive.limits)
+    elif suffix in (".htm", ".html", ".xhtml"):
+        yield from html_flow(decode_html(content), archive.limits)
+    elif suffix == ".txt":
+        yield decode(content)
+    else:
+        raise ValueError(name)
 
 
 def _within(parent: Element, name: str) -> Iterator[Element]:
@@ -150,13 +189,17 @@ def _within(parent: Element, name: str) -> Iterator[Element]:
 
 def _columns(cell: Element) -> int:
     """How many columns a cell takes."""
-    span = _property(cell, "gridSpan")
-    columns = attribute(span, "val") if span is not None else ""
-    return min(int(columns), _MAX_COLUMNS) if columns.isdigit() else 1
+    columns = _property(cell, "gridSpan") or ""
+    return min(int(columns), _MAX_COLUMNS) if columns.isdecimal() else 1
 
 
-def _property(cell: Element, name: str) -> Element | None:
-    return next((one for part in cell if local(part) == "tcPr" for one in part if local(one) == name), None)
+def _property(element: Element, name: str, usual: str = "") -> str | None:
+    """The value of a property of a cell or a run, ``usual`` where it has none; None where the property is not given."""
+    for properties in element:
+        for one in properties if local(properties) in ("tcPr", "rPr") else ():
+            if local(one) == name:
+                return attribute(one, "val") or usual
+    return None
 
 
 def _is_item(paragraph: Element) -> bool:

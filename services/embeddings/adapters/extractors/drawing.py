@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from xml.etree.ElementTree import Element
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, local
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local, shown
 from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import PageImage
 
-_SKIPPED = {"Fallback", "rPr", "pPr", "bodyPr", "spPr"}
+_SKIPPED = {"rPr", "pPr", "bodyPr", "spPr"}
 # Placeholders that repeat on every slide and in every note.
 _FURNITURE = {"sldNum", "dt", "ftr", "hdr", "sldImg"}
 
@@ -30,7 +30,7 @@ def charts_flow(archive: Archive, part: str) -> Iterator[str | PageImage]:
 
 
 def _drawing(parent: Element, image: Callable[[str], PageImage | None]) -> Iterator[str | PageImage]:
-    for element in parent:
+    for element in shown(parent):
         name = local(element)
         if name in ("txBody", "t"):
             yield _lines(element)
@@ -43,9 +43,9 @@ def _drawing(parent: Element, image: Callable[[str], PageImage | None]) -> Itera
                     rows[-1].append(cell_above(rows) if is_merged else _lines(cell))
             yield table_text(rows)
         elif name == "blip":
-            shown = image(attribute(element, "embed"))
-            if shown is not None:
-                yield shown
+            picture = image(attribute(element, "embed"))
+            if picture is not None:
+                yield picture
         elif name not in _SKIPPED and not _is_furniture(element):
             yield from _drawing(element, image)
 

@@ -71,6 +71,13 @@ class Format:
         return None
 
 
+def corrupt(message: str) -> ExtractionError:
+    """The error for a document that is damaged beyond reading."""
+    return ExtractionError(
+        "CORRUPT", message, remedy="open it in the program that made it, save it again and send that"
+    )
+
+
 def encrypted(message: str) -> ExtractionError:
     """The error for a document that asks for a password."""
     return ExtractionError("ENCRYPTED", message, remedy="send it without a password")

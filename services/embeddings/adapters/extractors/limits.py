@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from services.embeddings.domain.errors import ResourceLimitError
+from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 
 MIB = 1024 * 1024
 TOO_DEEP = ("stack overflow", "too many nested")
@@ -59,3 +61,20 @@ def limit_behind(error: BaseException | None) -> MemoryError | ResourceLimitErro
 def too_deep() -> ResourceLimitError:
     """The error for a document whose parts are within one another more often than can be followed."""
     return ResourceLimitError("nesting", "the document nests deeper than can be read")
+
+
+def entities_defined() -> ResourceLimitError:
+    """The error for a document that defines XML entities: bombs are made of them."""
+    return ResourceLimitError("xml_entities", "the document defines XML entities, of which none are read")
+
+
+@contextmanager
+def whatever_breaks() -> Iterator[None]:
+    """A part of a document may break in any way; the others are still there. Limits are not breakage."""
+    try:
+        yield
+    except ExtractionError:
+        raise
+    except Exception as error:
+        if limit := limit_behind(error):
+            raise limit from error

@@ -25,7 +25,7 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The headers and footers once, then the text, in pages without numbers that end where an image stands."""
-    with Archive(source) as archive:
+    with Archive(source.path, source.limits) as archive:
         if any(local(element) == "encryption-data" for element in archive.xml("META-INF/manifest.xml").iter()):
             raise encrypted("the OpenDocument file cannot be read without a password")
         yield from flow_pages(_document(archive))

@@ -16,7 +16,7 @@ from PIL import Image
 
 from services.embeddings.adapters.extractors import pdfium
 from services.embeddings.adapters.extractors.format import Format, Source, encrypted
-from services.embeddings.adapters.extractors.limits import TOO_DEEP, too_deep
+from services.embeddings.adapters.extractors.limits import TOO_DEEP, too_deep, whatever_breaks
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
@@ -28,7 +28,6 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     read_pages,
     recognise,
     touching,
-    whatever_breaks,
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 import regex
 
 from services.chassis.kernel.text import is_plain
-from services.embeddings.adapters.extractors.format import Sample
-from services.embeddings.adapters.extractors.limits import limit_behind
+from services.embeddings.adapters.extractors.format import Sample, corrupt
+from services.embeddings.adapters.extractors.limits import whatever_breaks
 from services.embeddings.domain.document import Page, PageFault
-from services.embeddings.domain.errors import ExtractionError
 from services.embeddings.domain.placed_text import PlacedText, placed_text, with_text
 from services.embeddings.domain.running_lines import RunningLines
 
@@ -41,13 +39,6 @@ def recognise(sample: Sample) -> str | None:
     return "application/pdf" if b"%PDF-" in sample.head[:_HEADER_WITHIN] else None
 
 
-def corrupt(message: str) -> ExtractionError:
-    """The error for a document that is damaged beyond reading."""
-    return ExtractionError(
-        "CORRUPT", message, remedy="open it in the program that made it, save it again and send that"
-    )
-
-
 def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
     """The pages by index. One that cannot be read is empty and says so.
 
@@ -66,18 +57,6 @@ def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
         yield with_text(page, running.left_out_of(placed_text(page), index, height))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
-
-
-@contextmanager
-def whatever_breaks() -> Iterator[None]:
-    """A page or an image may break in any way; the others are still there. Limits are not breakage."""
-    try:
-        yield
-    except ExtractionError:
-        raise
-    except Exception as error:
-        if limit := limit_behind(error):
-            raise limit from error
 
 
 def is_garbled(text: str) -> bool:

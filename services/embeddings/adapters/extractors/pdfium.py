@@ -15,8 +15,8 @@ import pypdfium2
 from PIL import Image
 from pypdfium2 import raw
 
-from services.embeddings.adapters.extractors.format import Format, Source, encrypted
-from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.format import Format, Source, corrupt, encrypted
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, whatever_breaks
 from services.embeddings.adapters.extractors.pdf_rules import (
     MEDIA_TYPES,
     POINTS_PER_INCH,
@@ -24,12 +24,10 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     UNDECODABLE,
     UNIT,
     Furniture,
-    corrupt,
     is_garbled,
     read_pages,
     recognise,
     touching,
-    whatever_breaks,
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from services.embeddings.adapters.extractors.archive import Archive, local
 from services.embeddings.adapters.extractors.drawing import drawing_flow
-from services.embeddings.adapters.extractors.flow import flow_page
+from services.embeddings.adapters.extractors.flow import numbered_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.domain.document import Page, PageImage
 
@@ -20,18 +20,17 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The slides in the order of the presentation, hidden ones too."""
-    with Archive(source) as archive:
+    with Archive(source.path, source.limits) as archive:
         main = archive.main_part()
         targets = archive.relationships(main)
         slides = [element for element in archive.xml(main).iter() if local(element) == "sldId"]
-        for number, slide in enumerate(slides, start=1):
-            # A slide has an id without a namespace too, which is not the reference.
-            key = next((value for name, value in slide.attrib.items() if name.endswith("}id")), "")
-            _, part = targets.get(key, ("", ""))
-            yield flow_page(number, _slide(archive, part))
+        # A slide has an id without a namespace too, which is not the reference.
+        keys = (next((value for name, value in one.attrib.items() if name.endswith("}id")), "") for one in slides)
+        yield from numbered_pages(_slide(archive, targets.get(key, ("", ""))[1]) for key in keys)
 
 
 def _slide(archive: Archive, part: str) -> Iterator[str | PageImage]:
+    archive.required(part)
     yield from drawing_flow(archive, part)
     for kind, target in archive.relationships(part).values():
         if kind == "notesSlide":

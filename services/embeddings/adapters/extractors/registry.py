@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile
 
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, corrupt
 from services.embeddings.adapters.extractors.limits import ExtractionLimits, limit_behind
 from services.embeddings.domain.document import Page, PageImage
 from services.embeddings.domain.errors import ExtractionError
@@ -199,8 +199,4 @@ def _corrupt_otherwise(found: Format) -> Iterator[None]:
     except Exception as error:
         if limit := limit_behind(error):
             raise limit from error
-        raise ExtractionError(
-            "CORRUPT",
-            f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500],
-            remedy="open it in the program that made it, save it again and send that",
-        ) from error
+        raise corrupt(f"the {found.name} file cannot be read ({type(error).__name__}: {error})"[:500]) from error

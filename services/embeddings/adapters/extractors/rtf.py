@@ -46,7 +46,12 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The text, in pages without numbers that end where an image stands."""
-    yield from flow_pages(_Reader(source.limits).flow(source.path.read_bytes()))
+    yield from flow_pages(rtf_flow(source.path.read_bytes(), source.limits))
+
+
+def rtf_flow(content: bytes, limits: ExtractionLimits) -> Iterator[str | PageImage]:
+    """Paragraphs, tables and images in order."""
+    return _Reader(limits).flow(content)
 
 
 class _Target(Enum):

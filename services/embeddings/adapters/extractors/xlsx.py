@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from services.embeddings.adapters.extractors.archive import Archive, attribute, local, parse_elements
 from services.embeddings.adapters.extractors.drawing import drawing_flow
-from services.embeddings.adapters.extractors.flow import flow_page
+from services.embeddings.adapters.extractors.flow import numbered_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
 from services.embeddings.adapters.extractors.tables import tables_text
 from services.embeddings.domain.document import Page, PageImage
@@ -33,7 +33,7 @@ def recognise(sample: Sample) -> str | None:
 
 def read(source: Source) -> Iterator[Page]:
     """The sheets in the order of the workbook: name, cells row by row, then what is drawn on the sheet."""
-    with Archive(source) as archive:
+    with Archive(source.path, source.limits) as archive:
         main = archive.main_part()
         targets = archive.relationships(main)
         book = archive.xml(main)
@@ -41,13 +41,12 @@ def read(source: Source) -> Iterator[Page]:
             archive, targets.values(), is_1904=any(attribute(one, "date1904") in ("1", "true") for one in book)
         )
         sheets = [element for element in book.iter() if local(element) == "sheet"]
-        for number, sheet in enumerate(sheets, start=1):
-            _, part = targets.get(attribute(sheet, "id"), ("", ""))
-            yield flow_page(number, _sheet(archive, part, attribute(sheet, "name"), cells))
+        parts = ((targets.get(attribute(one, "id"), ("", ""))[1], attribute(one, "name")) for one in sheets)
+        yield from numbered_pages(_sheet(archive, part, name, cells) for part, name in parts)
 
 
 def _sheet(archive: Archive, part: str, name: str, cells: _Cells) -> Iterator[str | PageImage]:
-    rows = list(cells.rows(archive.part(part)))
+    rows = list(cells.rows(archive.required(part)))
     related = archive.relationships(part).values()
     drawn = [piece for kind, target in related if kind == "drawing" for piece in drawing_flow(archive, target)]
     if rows or drawn:

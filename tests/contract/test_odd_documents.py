@@ -1,0 +1,147 @@
+"""Odd and legal documents, as programs write them, keep their text and say what they could not keep."""
+
+import pytest
+
+from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.registry import read_document
+from services.embeddings.domain.document import Page, PageFault
+from services.embeddings.domain.errors import ExtractionError
+from tests.support import documents
+
+UNREAD = Page(None, "", fault=PageFault.UNREADABLE)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads bytes in this process, and returns the pages."""
+
+    def read(data: bytes, name: str = "file", media_type: str = "") -> list[Page]:
+        path = tmp_path / "content"
+        path.write_bytes(data)
+        return list(read_document(path, name=name, media_type=media_type, limits=ExtractionLimits())[1])
+
+    return read
+
+
+@pytest.fixture
+def text_of(read):
+    """Reads bytes in this process, and returns the text."""
+    return lambda *file: "\n\n".join(page.text for page in read(*file))
+
+
+def run(text: str, level: str = "") -> str:
+    """A run of a Word paragraph."""
+    return f'<w:r><w:rPr><w:vertAlign w:val="{level}"/></w:rPr><w:t>{text}</w:t></w:r>'
+
+
+def part(name: str, text: str) -> str:
+    """A part of a formula of Office."""
+    return f"<m:{name}><m:r><m:t>{text}</m:t></m:r></m:{name}>"
+
+
+class TestWord:
+    @pytest.mark.parametrize(
+        ("formula", "text"),
+        [
+            (f"<m:f><m:fPr/>{part('num', '1')}{part('den', '2')}</m:f>", "1/2"),
+            (f"<m:r><m:t>3</m:t></m:r><m:f>{part('num', '1')}{part('den', '2')}</m:f>", "3 1/2"),
+            (f"<m:f>{part('num', 'a+1')}{part('den', '-2')}</m:f>", "(a+1)/-2"),
+            (f"<m:sSup>{part('e', '10')}{part('sup', '-3')}</m:sSup>", "10^-3"),
+            (f"<m:sSub>{part('e', 'x')}{part('sub', '12')}</m:sSub>", "x_12"),
+            (f"<m:sSubSup>{part('e', 'x')}{part('sub', 'i')}{part('sup', '2')}</m:sSubSup>", "x_i^2"),
+            (f"<m:rad><m:deg/>{part('e', 'b+1')}</m:rad>", "√(b+1)"),
+            (f"<m:rad>{part('deg', '3')}{part('e', '27')}</m:rad>", "√[3]27"),
+            (f"<m:nary>{part('sub', 'i=1')}{part('sup', 'n')}{part('e', 'i')}</m:nary>", "∫_(i=1)^n i"),
+            (f"<m:d>{part('e', 'a')}{part('e', 'b')}</m:d>", "(a|b)"),
+            (f"<m:m><m:mr>{part('e', '1')}{part('e', '2')}</m:mr><m:mr>{part('e', '3')}</m:mr></m:m>", "1, 2; 3"),
+            ("<m:r><m:t>1</m:t></m:r><m:r><m:t>2</m:t></m:r>", "12"),
+        ],
+    )
+    def test_a_formula_is_written_on_one_line(self, text_of, formula, text):
+        assert text_of(documents.word_of(f"<w:p><m:oMath>{formula}</m:oMath></w:p>")) == text
+        beside = documents.word_of(f"<w:p>{run('p1')}<m:oMath>{formula}</m:oMath>{run('2')}</w:p>")
+        assert text_of(beside).replace(" ", "") == f"p1{text}2".replace(" ", "")
+        assert text_of(beside)[-2:] == " 2"
+
+    @pytest.mark.parametrize(
+        ("runs", "text"),
+        [
+            (run("10") + run("3", "superscript") + run(" bar"), "10^3 bar"),
+            (run("10") + run("-", "superscript") + run("12", "superscript") + run("5"), "10^-12 5"),
+            (run("10") + run("1", "subscript") + run("2", "superscript"), "10_1^2"),
+            (run("m") + run("3", "superscript") + run("/h CO") + run("2", "subscript"), "m3/h CO2"),
+        ],
+    )
+    def test_raised_and_lowered_digits_do_not_run_into_a_number(self, text_of, runs, text):
+        assert text_of(documents.word_of(f"<w:p>{runs}</w:p>")) == text
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("a.txt", "Importado, 12 bar.".encode("cp1252")),
+            ("a.rtf", documents.rtf("Importado, 12 bar.")),
+            ("a.docx", documents.word("Importado, 12 bar.")),
+            ("a.html", "<p>Importado, 12 bar.</p>"),
+            ("a.mht", documents.mail("", html="<p>Importado, 12 bar.</p>")),
+        ],
+    )
+    def test_a_document_within_a_document_is_read(self, read, name, content):
+        body = f"<w:p>{run('Antes.')}</w:p><w:altChunk r:id='{name}'/>"
+        (page,) = read(documents.word_of(body, {name: ("aFChunk", content)}))
+        assert page.text.startswith("Antes.")
+        assert page.text.endswith("Importado, 12 bar.")
+
+    @pytest.mark.parametrize(("name", "content"), [("a.bin", b"x"), ("a.docx", b"PK nada"), ("a.txt", b"")])
+    def test_a_document_within_a_document_that_cannot_be_read_is_told(self, read, name, content):
+        body = f"<w:p>{run('Antes.')}</w:p><w:altChunk r:id='{name}'/>"
+        assert read(documents.word_of(body, {name: ("aFChunk", content)})) == [Page(None, "Antes."), UNREAD]
+
+    def test_each_of_two_equal_notes_is_read_and_equal_headers_once(self, text_of):
+        note = f"<w:footnote><w:p>{run('Ibídem.')}</w:p></w:footnote>"
+        notes = f"<w:footnotes xmlns:w='w'>{note * 2}</w:footnotes>"
+        header = f"<w:hdr xmlns:w='w'><w:p>{run('Manual')}</w:p></w:hdr>"
+        parts = {"1.xml": ("header", header), "2.xml": ("header", header), "3.xml": ("footnotes", notes)}
+        text = text_of(documents.word_of(f"<w:p>{run('Texto.')}</w:p>", parts))
+        assert text == "Manual\n\nTexto.\n\nIbídem.\n\nIbídem."
+
+    @pytest.mark.parametrize(
+        ("inner", "text"),
+        [
+            ('<w:r><w:sym w:font="Symbol" w:char="F044"/></w:r>', "Δ"),
+            ('<w:r><w:sym w:font="Wingdings" w:char="F0FE"/></w:r>', "☑"),
+            ('<w:r><w:sym w:font="MS Gothic" w:char="2610"/></w:r>', "☐"),
+            (f"<mc:AlternateContent><mc:Fallback>{run('viejo')}</mc:Fallback></mc:AlternateContent>", "viejo"),
+            ('<w:r><w:pict><v:shape><v:textpath string="BORRADOR"/></v:shape></w:pict></w:r>', "BORRADOR"),
+        ],
+    )
+    def test_symbols_alternatives_and_drawn_words_are_read(self, text_of, inner, text):
+        assert text_of(documents.word_of(f"<w:p>{inner}</w:p>")) == text
+
+
+class TestParts:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.rezipped(documents.book("a", "b"), {"OEBPS/text/chapter 0.xhtml": b""}),
+            documents.rezipped(documents.powerpoint(("a", [], ""), ("b", [], "")), {"ppt/slides/slide1.xml": b""}),
+            documents.rezipped(documents.excel({"a": [["x"]], "b": [["b"]]}), {"xl/worksheets/sheet1.xml": b"<row"}),
+        ],
+        ids=["epub", "pptx", "xlsx"],
+    )
+    def test_a_missing_or_broken_part_is_unreadable_and_leaves_the_others(self, read, data):
+        first, second = read(data)
+        assert first == Page(1, "", fault=PageFault.UNREADABLE)
+        assert (second.number, second.text[:1], second.fault) == (2, "b", None)
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            documents.rezipped(documents.book("a"), {"OEBPS/text/chapter 0.xhtml": b""}),
+            documents.rezipped(documents.excel({"a": [["x"]]}), {"xl/worksheets/sheet1.xml": b"<row"}),
+            documents.rezipped(documents.word("a"), {"word/document.xml": b""}),
+        ],
+        ids=["epub", "xlsx", "docx"],
+    )
+    def test_a_document_without_any_part_that_can_be_read_is_corrupt(self, read, data):
+        with pytest.raises(ExtractionError, match="CORRUPT"):
+            read(data)

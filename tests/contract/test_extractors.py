@@ -1,6 +1,7 @@
 """Every extractor keeps the same promises, and the registry knows a file by its content."""
 
 import pkgutil
+import struct
 from base64 import b64encode
 from datetime import date, datetime, time, timedelta
 from email.mime.application import MIMEApplication
@@ -111,8 +112,13 @@ class TestFormats:
         assert [page.text for page in read(broken)[1]] == ["", ""]
 
     def test_a_page_that_cannot_be_read_says_so_and_leaves_the_others(self, read):
-        promises_three = documents.text_pdf("uno", "dos").replace(b"/Count 2", b"/Count 3")
-        assert read(promises_three)[1] == [Page(1, "uno"), Page(2, "dos"), Page(3, "", fault=PageFault.UNREADABLE)]
+        one_is_lost = documents.text_pdf("uno", "dos").replace(b"/Count 2/Kids[", b"/Count 3/Kids[99 0 R ")
+        assert read(one_is_lost)[1] == [Page(1, "", fault=PageFault.UNREADABLE), Page(2, "uno"), Page(3, "dos")]
+
+    @pytest.mark.parametrize("count", [-1, 0, 1, 2, 4, 100_000])
+    def test_a_pdf_has_the_pages_that_it_has_and_not_as_many_as_it_says(self, read, count):
+        says_otherwise = documents.text_pdf("uno", "dos", "tres").replace(b"/Count 3", b"/Count %d" % count)
+        assert [page.text for page in read(says_otherwise)[1]] == ["uno", "dos", "tres"]
 
 
 class TestText:
@@ -210,6 +216,21 @@ class TestImages:
         assert [page.number for page in pages] == [1, 2, 3]
         assert len({page.images[0].digest for page in pages}) == 3
 
+    def test_a_frame_that_cannot_be_decoded_leaves_the_others(self, read):
+        data = documents.tiff(["uno"], ["dos"], ["tres"])
+        compression = struct.pack("<HHIHH", 259, 3, 1, 1, 0)
+        parts = data.split(compression)
+        assert len(parts) == 4
+        unknown = struct.pack("<HHIHH", 259, 3, 1, 999, 0)
+        _, pages = read(compression.join(parts[:2]) + unknown + compression.join(parts[2:]))
+        assert [(page.number, page.fault, len(page.images)) for page in pages] == [
+            (1, None, 1),
+            (2, PageFault.UNREADABLE, 0),
+            (3, None, 1),
+        ]
+        with pytest.raises(ExtractionError, match="CORRUPT"):
+            read(unknown.join(parts))
+
     def test_a_large_image_is_made_smaller(self, read):
         _, (page,) = read(documents.picture(size=(4000, 1000)))
         assert (page.images[0].width, page.images[0].height) == (MAX_SIDE, MAX_SIDE // 4)
@@ -295,6 +316,31 @@ class TestPdf:
         (span,) = page.layout.spans
         assert (page.text, page.layout.width, page.layout.height) == ("hola", 3000, 4000)
         assert 350 <= span.rect.y0 < 500 <= span.rect.y1 <= 550
+
+    @pytest.mark.parametrize("turned", [b"", b" /Rotate 90"])
+    def test_a_box_ends_at_the_border_of_the_page(self, read, turned):
+        words = b"570 700 Td (Filtros) Tj -600 -100 Td (Bombas) Tj 130 240 Td (Arriba) Tj 0 -842 Td (Abajo) Tj"
+        beyond = documents.one_page_pdf(b"BT /F1 12 Tf " + words + b" 800 0 Td (fuera) Tj ET")
+        _, (page,) = read(beyond.replace(b" /MediaBox", turned + b" /MediaBox"))
+        assert page.layout is not None
+        assert sorted(page.text.split()) == ["Abajo", "Arriba", "Filtro", "bas"]
+        assert len(page.layout.spans) == 4
+        for _, _, (x0, y0, x1, y1) in page.layout.spans:
+            assert 0 <= x0 < x1 <= page.layout.width
+            assert 0 <= y0 < y1 <= page.layout.height
+
+    @pytest.mark.parametrize("offsets", [[0, 0], [0, 0.3], [0, 0.3, 0.6]])
+    def test_text_drawn_again_to_look_bold_is_read_once(self, read, offsets):
+        def drawn(x: float, y: float, text: str) -> bytes:
+            return b"".join(b"1 0 0 1 %.2f %d Tm (%s) Tj\n" % (x + by, y, text.encode()) for by in offsets)
+
+        by_line = drawn(50, 700, "Ahorro de agua") + drawn(50, 686, "y de energia")
+        by_word = drawn(50, 600, "Ahorro") + drawn(92, 600, "de") + drawn(109, 600, "agua")
+        once = drawn(50, 500, "illusion 1111")
+        _, (page,) = read(documents.one_page_pdf(b"BT /F1 12 Tf\n" + by_line + by_word + once + b"ET"))
+        assert page.text == "Ahorro de agua\ny de energia\n\nAhorro de agua\n\nillusion 1111"
+        assert page.layout is not None
+        assert len(page.layout.spans) == 4
 
     def test_a_page_of_any_shape_can_be_shown(self, tmp_path, options):
         path = tmp_path / "strip.pdf"

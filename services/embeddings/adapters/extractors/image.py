@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from PIL import ExifTags, Image, ImageOps, ImageSequence
+from PIL import ExifTags, Image, ImageOps
 
-from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.format import Format, Sample, Source, corrupt
+from services.embeddings.adapters.extractors.limits import ExtractionLimits, whatever_breaks
 from services.embeddings.adapters.extractors.pictures import bounded, in_eight_bits, open_image
-from services.embeddings.domain.document import TENTHS, Page, PageLayout
+from services.embeddings.domain.document import TENTHS, Page, PageFault, PageLayout
 from services.embeddings.domain.errors import page_not_found
 
 # The orientations of EXIF that exchange width and height.
@@ -35,17 +36,34 @@ def recognise(sample: Sample) -> str | None:
 
 
 def read(source: Source) -> Iterator[Page]:
-    """The pages of a TIFF, the first frame of anything else; the size of each is checked before it is decoded."""
+    """The pages of a TIFF, the first frame of anything else; the size of each is checked before it is decoded.
+
+    A frame that cannot be decoded is an unreadable page, unless there is none that can.
+    """
     with source.path.open("rb") as file, open_image(file, source.limits) as image:
-        for number, frame in enumerate(_frames(image), start=1):
-            source.limits.require("pixels", frame.width * frame.height)
-            width, height = _size(frame)
-            layout = PageLayout(width * TENTHS, height * TENTHS, "px")
-            picture = bounded(frame)
-            if picture is None:
-                yield Page(number, "", layout=layout)
-            else:
-                yield Page(number, "", (picture,), layout=replace(layout, images=(layout.whole,)))
+        is_read = False
+        for index in range(source.limits.pages + 1 if image.format == "TIFF" else 1):
+            page = Page(index + 1, "", fault=PageFault.UNREADABLE)
+            with whatever_breaks():
+                try:
+                    image.seek(index)
+                except EOFError:
+                    break
+                page = _page(image, index + 1, source.limits)
+                is_read = True
+            yield page
+        if not is_read:
+            raise corrupt("the image is damaged: it cannot be decoded")
+
+
+def _page(frame: Image.Image, number: int, limits: ExtractionLimits) -> Page:
+    limits.require("pixels", frame.width * frame.height)
+    width, height = _size(frame)
+    layout = PageLayout(width * TENTHS, height * TENTHS, "px")
+    picture = bounded(frame)
+    if picture is None:
+        return Page(number, "", layout=layout)
+    return Page(number, "", (picture,), layout=replace(layout, images=(layout.whole,)))
 
 
 def render(source: Source, number: int, size: int) -> Image.Image:
@@ -62,10 +80,6 @@ def render(source: Source, number: int, size: int) -> Image.Image:
         shown = in_eight_bits(ImageOps.exif_transpose(image))
         shown.thumbnail((size, size))
         return shown
-
-
-def _frames(image: Image.Image) -> Iterable[Image.Image]:
-    return ImageSequence.Iterator(image) if image.format == "TIFF" else [image]
 
 
 def _size(frame: Image.Image) -> tuple[int, int]:

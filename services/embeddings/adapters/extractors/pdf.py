@@ -22,22 +22,21 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     POINTS_PER_INCH,
     RENDER_DPI,
     UNDECODABLE,
-    UNIT,
     Furniture,
     is_garbled,
+    layout_of,
     read_pages,
     recognise,
     touching,
     without_garbled_words,
 )
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE, bounded, is_small
-from services.embeddings.adapters.extractors.reading_order import Box, page_text, upright
+from services.embeddings.adapters.extractors.reading_order import Box, is_drawn_again, page_text, upright
 from services.embeddings.domain.document import (
     TENTHS,
     Page,
     PageFault,
     PageImage,
-    PageLayout,
     Rect,
     Span,
     is_nearly_empty,
@@ -70,6 +69,9 @@ pymupdf.TOOLS.mupdf_display_warnings(False)
 
 # Ligatures are taken apart, an unknown glyph is U+FFFD and not any letter, images leave their place.
 _TEXT_FLAGS = pymupdf.TEXT_MEDIABOX_CLIP | pymupdf.TEXT_PRESERVE_IMAGES
+# A character that is drawn again where it stands, to look bold, is one. MuPDF compares each with all others for that.
+_EACH_ONCE = pymupdf.mupdf.FZ_STEXT_COLLECT_STYLES
+_MAX_CHARACTERS_ONCE = 50_000
 # What MuPDF says of an image of which it could not decode all: one that shows nothing then is no decoration.
 _WITHOUT_DATA = "truncated image"
 _INVISIBLE = 3
@@ -115,9 +117,31 @@ def _open(source: Source) -> Any:
         document = pymupdf.open(source.path, filetype="pdf")
         if document.needs_pass:
             raise encrypted("the PDF cannot be read without a password")
+        if document.is_pdf:
+            _count_pages(document, source.limits.pages)
         return document if document.is_pdf and document.page_count else None
     except RuntimeError:
         return None
+
+
+def _count_pages(document: Any, most: int) -> None:
+    """Correct what the document says of the number of its pages, by as many as there are up to one more than ``most``.
+
+    What it says is believed by MuPDF, which would leave out pages or look for ones that nobody made.
+    """
+    mupdf = pymupdf.mupdf
+    root = mupdf.pdf_dict_getp(mupdf.pdf_trailer(mupdf.pdf_document_from_fz_document(document)), "Root/Pages")
+    nodes, met, count = [root], set(), 0
+    while nodes and count <= most:
+        node = nodes.pop()
+        kids, number = mupdf.pdf_dict_gets(node, "Kids"), mupdf.pdf_to_num(node)
+        if not mupdf.pdf_is_array(kids):
+            count += 1
+        elif number not in met:
+            met.add(number)
+            nodes += [mupdf.pdf_array_get(kids, at) for at in range(min(mupdf.pdf_array_len(kids), most + 1))]
+    if count != min(mupdf.pdf_to_int(mupdf.pdf_dict_gets(root, "Count")), most + 1):
+        mupdf.pdf_dict_puts(root, "Count", mupdf.pdf_new_int(count))
 
 
 class _PageReader:
@@ -134,10 +158,8 @@ class _PageReader:
     def read(self, index: int) -> Page:
         page = self._document.load_page(index)
         number = index + 1
-        text_page = page.get_textpage(flags=_TEXT_FLAGS)
-        blocks = _blocks(text_page)
-        found = self._text(page, text_page, blocks)
-        placed = self._placed_images(page) if any(block["type"] == "image" for block in blocks) else []
+        found, has_images = self._text(page, _TEXT_FLAGS)
+        placed = self._placed_images(page) if has_images else []
         fault = PageFault.GARBLED if is_garbled(found.text) else None
         if fault:
             found = without_garbled_words(found)
@@ -145,28 +167,38 @@ class _PageReader:
             with whatever_breaks():
                 shown = _render(page, page.rect) or (pdfium.page_image(self._path, index) if placed else None)
                 if shown is not None:
-                    layout = _layout(page, found.spans)
+                    layout = layout_of(tuple(page.rect.br), found.spans)
                     layout = replace(layout, images=(layout.whole,))
                     return Page(number, found.text, (shown,), fault, layout)
         images = list(self._distinct_images(page, placed))
-        layout = _layout(page, found.spans, tuple(place for _, place in images))
+        layout = layout_of(tuple(page.rect.br), found.spans, tuple(place for _, place in images))
         if not (fault or found.text or images):
             if any(sign in pymupdf.TOOLS.mupdf_warnings(reset=0) for sign in TOO_DEEP):
                 raise too_deep()
-            # What stood here may have been in the part of a damaged file that is lost.
-            if self._document.is_repaired and page.get_contents():
+            # What stood here may have been in the part of a damaged file that is lost, and so may be the page itself.
+            is_there = pymupdf.mupdf.pdf_is_dict(pymupdf.mupdf.pdf_page_from_fz_page(page.this).obj())
+            if not is_there or (self._document.is_repaired and page.get_contents()):
                 fault = PageFault.UNREADABLE
         return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
-    def _text(self, page: Any, text_page: Any, blocks: list[dict[str, Any]]) -> PlacedText:
+    def _text(self, page: Any, flags: int) -> tuple[PlacedText, bool]:
+        """The text of the page, and whether images stand on it."""
+        text_page = page.get_textpage(flags=flags)
+        blocks = _blocks(text_page)
         texts = [
             (found, block["lines"]) for found, block in zip(text_page.this, blocks, strict=True) if "lines" in block
         ]
-        self._limits.require("characters", sum(len(line["text"]) for _, lines in texts for line in lines))
-        found = page_text(box for block, lines in texts for box in _boxes(block, lines))
-        if not page.rotation:
-            return found
-        return found._replace(spans=tuple(span._replace(rect=_on_display(page, span.rect)) for span in found.spans))
+        characters = sum(len(line["text"]) for _, lines in texts for line in lines)
+        self._limits.require("characters", characters)
+        boxes = [box for block, lines in texts for box in _boxes(block, lines)]
+        if flags == _TEXT_FLAGS and characters <= _MAX_CHARACTERS_ONCE and is_drawn_again(box for _, box in boxes):
+            return self._text(page, flags | _EACH_ONCE)
+        found = page_text(boxes)
+        if page.rotation:
+            found = found._replace(
+                spans=tuple(span._replace(rect=_on_display(page, span.rect)) for span in found.spans)
+            )
+        return found, any(block["type"] == "image" for block in blocks)
 
     def _placed_images(self, page: Any) -> list[dict[str, Any]]:
         """The images that stand on the page, in the order in which they are painted."""
@@ -258,11 +290,6 @@ def _has_drawing(page: Any) -> bool:
 def _is_ocr_layer(page: Any) -> bool:
     """Whether all text of the page is invisible, as that which a scanner's program lays under the image."""
     return all(span["type"] == _INVISIBLE for span in page.get_texttrace())
-
-
-def _layout(page: Any, spans: tuple[Span, ...], images: tuple[Rect, ...] = ()) -> PageLayout:
-    shown = page.rect
-    return PageLayout(round(shown.width * TENTHS), round(shown.height * TENTHS), UNIT, spans, images)
 
 
 def _in_tenths(rect: Any) -> Rect:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import regex
 
 from services.chassis.kernel.text import is_plain
 from services.embeddings.adapters.extractors.format import Sample, corrupt
 from services.embeddings.adapters.extractors.limits import whatever_breaks
-from services.embeddings.domain.document import Page, PageFault
+from services.embeddings.domain.document import TENTHS, Page, PageFault, PageLayout, Rect, Span
 from services.embeddings.domain.placed_text import PlacedText, placed_text, with_text
 from services.embeddings.domain.running_lines import RunningLines
 
@@ -57,6 +57,21 @@ def read_pages(count: int, read: Callable[[int], Page]) -> Iterator[Page]:
         yield with_text(page, running.left_out_of(placed_text(page), index, height))
     if is_blank and is_damaged:
         raise corrupt("the PDF is damaged: no page of it can be read")
+
+
+def layout_of(size: tuple[float, float], spans: Iterable[Span], images: tuple[Rect, ...] = ()) -> PageLayout:
+    """The layout of a page of that size in points. What stands beyond its border is cut off there, or left out."""
+    right, bottom = (round(length * TENTHS) for length in size)
+    shown = []
+    for span in spans:
+        x0, y0, x1, y1 = span.rect
+        if x0 < 0 or y0 < 0 or x1 > right or y1 > bottom:
+            rect = Rect(max(x0, 0), max(y0, 0), min(x1, right), min(y1, bottom))
+            if rect.x0 < rect.x1 and rect.y0 < rect.y1:
+                shown.append(span._replace(rect=rect))
+        else:
+            shown.append(span)
+    return PageLayout(right, bottom, UNIT, tuple(shown), images)
 
 
 def is_garbled(text: str) -> bool:

@@ -22,9 +22,9 @@ from services.embeddings.adapters.extractors.pdf_rules import (
     POINTS_PER_INCH,
     RENDER_DPI,
     UNDECODABLE,
-    UNIT,
     Furniture,
     is_garbled,
+    layout_of,
     read_pages,
     recognise,
     touching,
@@ -37,7 +37,6 @@ from services.embeddings.domain.document import (
     Page,
     PageFault,
     PageImage,
-    PageLayout,
     Rect,
     Span,
     is_nearly_empty,
@@ -113,7 +112,6 @@ class _PageReader:
             for image, _ in placed:
                 width, height = image.get_px_size()
                 self._limits.require("pixels", width * height)
-            layout = _layout(page)
             fault = PageFault.GARBLED if is_garbled(found.text) else None
             if fault:
                 found = without_garbled_words(found)
@@ -121,10 +119,11 @@ class _PageReader:
                 with whatever_breaks():
                     shown = bounded(_render(page))
                     if shown is not None:
-                        layout = replace(layout, spans=found.spans, images=(layout.whole,))
+                        layout = layout_of(page.get_size(), found.spans)
+                        layout = replace(layout, images=(layout.whole,))
                         return Page(number, found.text, (shown,), fault, layout)
             images = list(self._distinct_images(page, placed))
-            layout = replace(layout, spans=found.spans, images=tuple(place for _, place in images))
+            layout = layout_of(page.get_size(), found.spans, tuple(place for _, place in images))
             return Page(number, found.text, tuple(image for image, _ in images), fault, layout)
 
     def _distinct_images(self, page: Any, placed: list[tuple[Any, Any]]) -> Iterator[tuple[PageImage, Rect]]:
@@ -197,10 +196,10 @@ class _Lines:
         return chr(raw.FPDFText_GetUnicode(self._text_page, index))
 
     def _is_visible(self, index: int) -> bool:
-        """Whether the middle of the character is within what is shown of the page."""
+        """Whether any of the character is within what is shown of the page."""
         left, bottom, right, top = self._visible
         x0, y0, x1, y1 = self._place(index)
-        return bool(2 * left < x0 + x1 < 2 * right and 2 * bottom < y0 + y1 < 2 * top)
+        return bool(left < x1 and x0 < right and bottom < y1 and y0 < top)
 
     def _is_wide(self, one: int, other: int) -> bool:
         ax0, ay0, ax1, ay1 = self._place(one)
@@ -257,11 +256,6 @@ def _string(read: Callable[..., int], *arguments: Any) -> str:
     buffer = (raw.FPDF_WCHAR * (read(*arguments, None, 0) // 2))()
     read(*arguments, buffer, len(buffer) * 2)
     return bytes(buffer).decode("utf-16-le", "ignore").rstrip("\0").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _layout(page: Any) -> PageLayout:
-    width, height = page.get_size()
-    return PageLayout(round(width * TENTHS), round(height * TENTHS), UNIT)
 
 
 def _in_tenths(corners: tuple[float, float, float, float]) -> Rect:

@@ -55,6 +55,28 @@ def upright(direction: tuple[int, int], corners: tuple[float, float, float, floa
             return Box(x0, y0, x1, y1, placed)
 
 
+def is_drawn_again(boxes: Iterable[Box]) -> bool:
+    """Whether any two stand mostly upon one another and have a word in common."""
+    above: list[Box] = []
+    ordered = sorted(boxes, key=lambda box: box.y0)
+    for box in ordered[:_MAX_BOXES]:
+        above = [other for other in above if other.y1 > box.y0]
+        if any(_is_upon(box, other) for other in above):
+            return True
+        above.append(box)
+    return False
+
+
+def _is_upon(one: Box, other: Box) -> bool:
+    across = min(one.x1, other.x1) - max(one.x0, other.x0)
+    down = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return (
+        2 * across > min(one.x1 - one.x0, other.x1 - other.x0)
+        and 2 * down > min(one.line_height, other.line_height)
+        and not set(one.text.split()).isdisjoint(other.text.split())
+    )
+
+
 def page_text(boxes: Iterable[tuple[tuple[int, int], Box]]) -> PlacedText:
     """The text of upright boxes by direction: each direction in reading order, the one with most text first.
 

@@ -36,6 +36,7 @@ from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool
 from services.chassis.settings import KafkaSettings
 from services.embeddings.adapters.chunking import StructuralChunker
+from services.embeddings.adapters.extractors.editions import readers
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
@@ -135,7 +136,7 @@ class Bench:
         pool = await create_pool(self.url, application_name="bench", max_size=12)
         mirror = PostgresFileMirror(pool)
         extractor = SandboxedExtractor(ExtractionLimits())
-        work = PostgresFileWork(pool, lease_seconds=60, recipe=Recipe("pymupdf", 1000, 150))
+        work = PostgresFileWork(pool, lease_seconds=60, recipe=Recipe(1000, 150, readers("pymupdf")))
         embed_file = EmbedFile(
             work=work,
             known_vectors=PostgresKnownVectors(pool),

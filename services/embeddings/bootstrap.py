@@ -29,6 +29,7 @@ from services.chassis.schedule import every
 from services.embeddings.adapters.chunking import StructuralChunker
 from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
+from services.embeddings.adapters.extractors.editions import readers
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.sandbox import SandboxedExtractor
 from services.embeddings.adapters.kafka.dead_letters import KafkaDeadLetters
@@ -99,7 +100,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         stack.push_async_callback(extractor.aclose)
         describer = _describer(settings, models, quota)
         stack.push_async_callback(describer.aclose)
-        recipe = Recipe(settings.pdf_reader, settings.chunk_size, settings.chunk_overlap)
+        recipe = Recipe(settings.chunk_size, settings.chunk_overlap, readers(settings.pdf_reader))
         types = load_resource_types(settings.resource_types_dir)
         objects = StoredObjects(settings.storage_url)
 

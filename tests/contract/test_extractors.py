@@ -13,6 +13,7 @@ from importlib import import_module
 import pytest
 
 from services.embeddings.adapters import extractors
+from services.embeddings.adapters.extractors.editions import EDITIONS
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.pictures import MAX_SIDE
 from services.embeddings.adapters.extractors.registry import (
@@ -59,6 +60,9 @@ class TestFormats:
         suffixes = [suffix for found in formats() for some in found.media_types.values() for suffix in some]
         assert len(suffixes) == len(set(suffixes))
         assert len(supported_media_types()) == len(set(supported_media_types()))
+
+    def test_each_media_type_has_an_edition_of_its_rules(self):
+        assert sorted(EDITIONS) == supported_media_types()
 
     @pytest.mark.parametrize(
         ("data", "name", "declared", "found"),

@@ -11,6 +11,7 @@ import pytest
 
 from services.chassis.kernel.errors import UnavailableError
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
+from services.embeddings.adapters.extractors import editions
 from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
 from services.embeddings.domain.file_work import Recipe
@@ -18,7 +19,7 @@ from tests.support import documents
 from tests.support.embedding import World, running_worker
 from tests.support.gemini_server import description, failure
 from tests.support.postgres import Database
-from tests.support.source_files import replace_file, uploaded
+from tests.support.source_files import RECIPE, replace_file, uploaded
 
 PROSE = "La presión máxima del compresor IGE12-3 no debe pasar de diez bares; ¿cuándo se cambia el filtro?"
 REFUSED = failure(400, "INVALID_ARGUMENT", message="Unable to process input image")
@@ -178,7 +179,7 @@ async def test_other_settings_cut_again_what_is_there_and_pay_only_for_new_texts
     before, _ = await world.texts(file_id), world.paid()
     assert await world.mirror.sweep() == {}
 
-    smaller = Recipe("pymupdf", 500, 50)
+    smaller = Recipe(500, 50, RECIPE.readers)
     await PostgresFileWork(world.pool, lease_seconds=60, recipe=smaller).announce_recipe()
     assert await world.mirror.sweep() == {"OTHER_RECIPE": 2}
     await world.work(smaller)
@@ -188,6 +189,35 @@ async def test_other_settings_cut_again_what_is_there_and_pay_only_for_new_texts
     assert max(map(len, after)) <= 500
     assert world.paid() == (0, len(set(after) - set(before)))
     assert await world.texts(short) == ["hola"]
+    assert await world.mirror.sweep() == {}
+
+
+async def test_a_reader_that_has_learnt_reads_its_files_again_and_those_that_none_could_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pdf = await world.store(documents.text_pdf(PROSE), "a.pdf")
+    broken = await world.store(b"adios", "b.txt")
+    await replace_file(world.source, broken)
+    await world.mirror.mark([uploaded(broken)])
+    (claim,) = await world.use_case.work.claim(1)
+    await world.use_case.work.fail(claim, "UNSUPPORTED_MEDIA_TYPE", "nobody reads it")
+    text = await world.store(b"hola", "c.txt")
+    kept = await world.texts(text)
+    world.paid()
+    assert await world.mirror.sweep() == {}
+
+    monkeypatch.setitem(editions.EDITIONS, "application/pdf", 100)
+    learnt = Recipe(RECIPE.chunk_size, RECIPE.chunk_overlap, editions.readers("pymupdf"))
+    await PostgresFileWork(world.pool, lease_seconds=60, recipe=learnt).announce_recipe()
+    assert await world.mirror.sweep() == {"OTHER_RECIPE": 2}
+    assert [(await world.status(file_id))["status"] for file_id in (pdf, broken, text)] == [
+        "PENDING",
+        "PENDING",
+        "COMPLETED",
+    ]
+    await world.work(learnt)
+    assert await world.texts(text) == kept
+    assert world.paid() == (0, 1)  # of the one that had failed
     assert await world.mirror.sweep() == {}
 
 

@@ -7,10 +7,11 @@ import asyncpg
 from contracts.events.envelope import Event
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from services.chassis.messaging.outbox import new_event
+from services.embeddings.adapters.extractors.editions import readers
 from services.embeddings.domain.file_work import Recipe
 
 TENANT = "default"
-RECIPE = Recipe(pdf_reader="pymupdf", chunk_size=1000, chunk_overlap=150)
+RECIPE = Recipe(chunk_size=1000, chunk_overlap=150, readers=readers("pymupdf"))
 
 
 async def store_file(connection: asyncpg.Connection, name: str = "manual.pdf", *, size: int = 10) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -75,19 +75,26 @@ class ClaimedFile:
         return self.context is None
 
 
+ALL_READERS = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """By which settings files are processed. Those that were processed by others are processed again.
+    """By what files are processed. Those that were processed by something else are processed again.
 
     Attributes:
-        pdf_reader: ``pymupdf`` or ``pdfium``.
         chunk_size: the most characters of a chunk.
         chunk_overlap: the most characters that a chunk repeats of what is before it.
+        readers: what reads each media type, and ``ALL_READERS`` what stands for all of it.
     """
 
-    pdf_reader: str
     chunk_size: int
     chunk_overlap: int
+    readers: Mapping[str, str]
+
+    def of(self, media_type: str) -> Recipe:
+        """The part of it that makes a file of that media type what it is; of ``ALL_READERS`` one that none can read."""
+        return replace(self, readers={key: reader for key, reader in self.readers.items() if key == media_type})
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from services.embeddings.adapters.postgres.spans import packed
 from services.embeddings.application.ports import EmbeddedChunk
 from services.embeddings.domain.enrichment import ImageDescription
 from services.embeddings.domain.errors import LeaseLostError
-from services.embeddings.domain.file_work import ClaimedFile, FileContext, FileResult, Recipe
+from services.embeddings.domain.file_work import ALL_READERS, ClaimedFile, FileContext, FileResult, Recipe
 
 OUTBOX = "module_embeddings_outbox"
 
@@ -46,15 +46,15 @@ class PostgresFileWork:
     """Claims files and writes what became of them. Implements the FileWork port."""
 
     def __init__(self, pool: asyncpg.Pool, *, lease_seconds: float, recipe: Recipe) -> None:
-        """``recipe`` is what files are processed by, and is recorded with them."""
+        """``recipe`` is what files are processed by; the part of it that concerns a file is recorded with it."""
         self._pool = pool
         self._lease_seconds = lease_seconds
         self._last_turn = ""
-        self._recipe = asdict(recipe)
+        self._recipe = recipe
 
     async def announce_recipe(self) -> None:
         """Have the sweep find the files that were processed by another recipe than this one."""
-        await self._pool.execute(load_query(_PACKAGE, "announce_recipe"), self._recipe)
+        await self._pool.execute(load_query(_PACKAGE, "announce_recipe"), asdict(self._recipe))
 
     async def claim(self, limit: int, *, large: int | None = None) -> list[ClaimedFile]:
         """Take up to ``limit`` files that want work, each under a new lease, at most ``large`` of them large ones.
@@ -111,7 +111,7 @@ class PostgresFileWork:
                     result.page_count,
                     result.outcome,
                     result.outcome_reason,
-                    self._recipe,
+                    asdict(self._recipe.of(result.media_type)),
                     result.space_id,
                 )
             )
@@ -132,7 +132,8 @@ class PostgresFileWork:
         """End the file FAILED, without chunks, and announce it. Raises LeaseLostError."""
         async with self._pool.acquire() as connection, connection.transaction():
             query = load_query(_PACKAGE, "fail_file")
-            _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message, self._recipe))
+            recipe = asdict(self._recipe.of(ALL_READERS))
+            _require(await connection.fetchval(query, *_fence(claim), _revision(claim), code, message, recipe))
             await connection.execute(load_query(_PACKAGE, "delete_kept_vectors"), claim.file_id)
             await _announce(connection, FILE_EMBEDDING_FAILED, claim)
 

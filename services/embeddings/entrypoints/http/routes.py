@@ -19,8 +19,8 @@ class Sweep(BaseModel):
     total: int
     counts: dict[str, dict[str, int]] = Field(
         description="By kind (file, or a type), then by reason: MISSING, STALE, ORPHANED, STUCK, OTHER_SPACE, "
-        "OTHER_RECIPE (of a file that was read with other settings), EXHAUSTED (given up long ago, tried again) or "
-        "UNOWNED (without a tenant, which only its source can mend)"
+        "OTHER_RECIPE (of a file that was read with other settings, or by an older edition of the rules), "
+        "EXHAUSTED (given up long ago, tried again) or UNOWNED (without a tenant, which only its source can mend)"
     )
 
 

@@ -30,4 +30,4 @@ WHERE mirror.status IN ('PENDING', 'PROCESSING')
    OR mirror.revision < (
        SELECT context.revision FROM module_embeddings_files_context AS context WHERE context.file_id = mirror.file_id
    )
-   OR coalesce(mirror.recipe, 'null') <> (SELECT present.recipe FROM module_embeddings_recipe AS present)
+   OR NOT (SELECT present.recipe FROM module_embeddings_recipe AS present) @> coalesce(mirror.recipe, 'null')

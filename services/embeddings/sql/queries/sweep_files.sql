@@ -12,5 +12,5 @@ LEFT JOIN module_embeddings_recipe AS present ON true
 WHERE mirror.file_id IS NULL
    OR context.file_id IS NULL
    OR (mirror.status IN ('COMPLETED', 'FAILED')
-       AND (mirror.revision < context.revision OR present.recipe <> coalesce(mirror.recipe, 'null')))
+       AND (mirror.revision < context.revision OR NOT present.recipe @> coalesce(mirror.recipe, 'null')))
 LIMIT $1

@@ -5,7 +5,7 @@ import pytest
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.registry import read_document
 from services.embeddings.domain.document import Page, PageFault
-from services.embeddings.domain.errors import ExtractionError
+from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 from tests.support import documents
 
 UNREAD = Page(None, "", fault=PageFault.UNREADABLE)
@@ -37,6 +37,11 @@ def run(text: str, level: str = "") -> str:
 def part(name: str, text: str) -> str:
     """A part of a formula of Office."""
     return f"<m:{name}><m:r><m:t>{text}</m:t></m:r></m:{name}>"
+
+
+def book_of(chapter: str) -> bytes:
+    """A book with the source of its chapter."""
+    return documents.rezipped(documents.book(""), {"OEBPS/text/chapter 0.xhtml": chapter})
 
 
 class TestWord:
@@ -145,3 +150,98 @@ class TestParts:
     def test_a_document_without_any_part_that_can_be_read_is_corrupt(self, read, data):
         with pytest.raises(ExtractionError, match="CORRUPT"):
             read(data)
+
+
+class TestHtml:
+    @pytest.mark.parametrize(
+        ("html", "text"),
+        [
+            ("<p>a <![CDATA[x < y & z]]> b</p>", "a x < y & z b"),
+            ("<p>3<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> bar</p>", "3 1/2 bar"),
+            (
+                "<math><msup><mi>x</mi><mn>2</mn></msup><mo>+</mo><msqrt><mi>b</mi><mo>+</mo><mn>1</mn></msqrt></math>",
+                "x^2+√(b+1)",
+            ),
+            ("<m:math><m:mn>1</m:mn><m:mn>2</m:mn></m:math>", "1 2"),
+            ("<math><semantics><mi>x</mi><annotation>\\frac</annotation></semantics></math>", "x"),
+            ("10<sup>3</sup> bar, 2024<sup>1</sup>, m<sup>2</sup>", "10^3 bar, 2024^1, m2"),
+            (
+                "<svg><title>no</title><text>uno</text><text>dos<tspan x='1'>tres</tspan></text></svg>fin",
+                "uno\n\ndos\ntres\n\nfin",
+            ),
+            ("a<svg><path d='x'><p>resto</p><h1>fin</h1>", "a\n\nresto\n\nfin"),
+            ("a<svg><title>no<p>resto</p></svg>fin", "a\n\nresto\n\nfin"),
+            ("<math><mi>a</mi><p>resto", "a\n\nresto"),
+            ("<object data='a.swf'><p>otra cosa</p></object>", "otra cosa"),
+            ("<textarea>escrito</textarea>", "escrito"),
+            ("<!-- abierto <p>resto</p>", "abierto\n\nresto"),
+            ('<p title=\'abierto>a</p> <b class="x > y">b</b>', "a\n\nb"),
+            ("a < b <!x> <?x?> c<", "a < b c<"),
+        ],
+    )
+    def test_what_a_browser_shows_is_read_whole(self, text_of, html, text):
+        assert text_of(f"<html>{html}".encode()) == text
+
+    @pytest.mark.parametrize(
+        "unit", ["<a b='", "<a b=''", "<a ", "<!--", "<![CDATA[", "</", "<?", "<svg><title>", "1<sup>"]
+    )
+    def test_no_broken_markup_is_read_again_and_again(self, read, unit):
+        read(f"<html>{unit * 20_000}".encode())
+
+    def test_definitions_are_no_text_and_entities_are_refused(self, text_of):
+        assert text_of(book_of("<!DOCTYPE html [ <!ELEMENT a (b)> ]><html><p>hola</p></html>")) == "hola"
+        with pytest.raises(ResourceLimitError, match="xml_entities"):
+            text_of(book_of("<!DOCTYPE html [<!ENTITY a 'ja'><!ENTITY b '&a;&a;'>]><html>&b;</html>"))
+
+
+def sheet_of(rows: str, after: str = "") -> bytes:
+    """A workbook with the XML of the rows of its only sheet."""
+    sheet = f'<worksheet xmlns="s"><sheetData>{rows}</sheetData>{after}</worksheet>'
+    return documents.rezipped(documents.excel({"H": [["x"]]}), {"xl/worksheets/sheet1.xml": sheet})
+
+
+class TestExcel:
+    def test_a_sheet_costs_what_is_in_it_and_not_what_could_be(self, text_of):
+        rows = "".join(f'<row r="{n}"><c r="XFD{n}"><v>{n}</v></c></row>' for n in range(1, 20_001))
+        assert text_of(sheet_of(f'{rows}<row r="1048576"><c r="A1048576"><v>7</v></c></row>')).endswith("20000\n\n7")
+
+    @pytest.mark.parametrize(
+        ("cells", "text"),
+        [
+            ('<row r="uno"><c r="?"><v>1</v></c><c r="?"><v>2</v></c></row>', "1 | 2"),
+            ('<row r="-3"><c r="A1" s="x"><v>1</v></c><c r="A1" s="-1"><v>2</v></c></row>', "1 | 2"),
+            (
+                '<row><c t="s"><v>99</v></c><c t="s"><v>x</v></c><c t="n"><v>12 bar</v></c></row>',
+                "\ufffd | \ufffd | 12 bar",
+            ),
+        ],
+    )
+    def test_a_bad_attribute_costs_no_other_cell(self, text_of, cells, text):
+        assert text_of(sheet_of(cells)) == f"H\n\n{text}"
+
+
+class TestCsv:
+    @pytest.mark.parametrize(
+        ("data", "text"),
+        [
+            ('a, b\nuno, "dos, tres"\n', "a | b\nuno | dos, tres"),
+            ('a,b\n"uno,1\ndos,2\ntres,3', 'a | b\n"uno | 1\ndos | 2\ntres | 3'),
+            ('a,b\nuno,"1\n', 'a | b\nuno | "1'),
+            ('a,b\n5" tubo,3\n"6"" tubo",4', 'a | b\n5" tubo | 3\n6" tubo | 4'),
+        ],
+    )
+    def test_a_quote_after_a_space_counts_and_one_without_its_end_does_not(self, text_of, data, text):
+        assert text_of(data.encode(), "a.csv") == text
+
+
+class TestRtf:
+    @pytest.mark.parametrize(
+        ("body", "text"),
+        [
+            (r"a\u128512?b\u-10179?\u-8704?", "a\U0001f600b\U0001f600"),
+            (r"a\u99999999999?b\u-70000?c", "a\ufffdb\ufffdc"),
+            (r"a\bin999999999 b", "ab"),
+        ],
+    )
+    def test_numbers_out_of_bounds_lose_no_text(self, text_of, body, text):
+        assert text_of(documents.rtf(body)) == text

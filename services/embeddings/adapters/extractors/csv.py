@@ -17,6 +17,7 @@ from services.embeddings.domain.document import Page
 
 _DELIMITERS = "\t;|,"  # a comma may also be in the numbers
 _SAMPLE_ROWS = 20
+_END = "\0end"
 _DECLARED = re.compile(rf"sep=([{_DELIMITERS}])(?:\r\n?|\n)")
 
 
@@ -32,7 +33,18 @@ def read(source: Source) -> Iterator[Page]:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    return csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    """The rows. A quote that nothing closes is a sign like any other, and does not make one cell of all the rest."""
+    lines = [*StringIO(text, newline=""), _END]
+    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    begun = 0
+    for row in rows:
+        if row and row[-1].endswith(_END):
+            if row != [_END]:
+                yield from csv.reader([lines[begun]], delimiter=delimiter, quoting=csv.QUOTE_NONE)
+                yield from csv.reader(lines[begun + 1 : -1], delimiter=delimiter, skipinitialspace=True)
+            return
+        yield row
+        begun = rows.line_num
 
 
 def _evenness(text: str, delimiter: str) -> int:

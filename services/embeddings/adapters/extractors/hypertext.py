@@ -6,26 +6,32 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from html.parser import HTMLParser
 from urllib.parse import unquote_to_bytes
+from xml.etree.ElementTree import Element, SubElement
 
 from services.embeddings.adapters.extractors.encoding import decode
 from services.embeddings.adapters.extractors.flow import join_paragraphs
+from services.embeddings.adapters.extractors.formula import LEVEL, LOWERED, RAISED, formula_line, written
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
+from services.embeddings.adapters.extractors.markup import Tag, tokens
 from services.embeddings.adapters.extractors.pictures import page_image
 from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import PageImage
 
-_HIDDEN = {"script", "style", "template", "noscript", "object", "svg", "math", "textarea"}
+_HIDDEN = {"template", "noscript"}
+_HIDDEN_IN_DRAWINGS = {"title", "desc", "metadata", "defs"}
 # fmt: off
 _PARAGRAPHS = {
     "address", "article", "aside", "blockquote", "body", "caption", "center", "details", "dialog", "dir", "div", "dl",
     "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
-    "legend", "main", "menu", "nav", "noframes", "ol", "p", "pre", "section", "summary", "title", "ul",
+    "legend", "main", "menu", "nav", "noframes", "ol", "p", "pre", "section", "summary", "text", "textarea", "title",
+    "ul",
 }
 # fmt: on
 _CELLS = {"tr", "td", "th"}
 _LINES = {"br", "li", "dt", "dd", "option", *_CELLS}  # a cell without a table is a line
+_LEVELS = {"sup": RAISED, "sub": LOWERED}
+_ENDING_DRAWINGS = {"table", "img", *(_PARAGRAPHS - {"text", "title"}), *_LINES}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 # A table with a longer cell lays out the page, unless it looks like one of data.
 _MAX_CELL = 300
@@ -46,39 +52,65 @@ def html_flow(
     html: str, limits: ExtractionLimits, find: Callable[[str], bytes] = lambda _: b""
 ) -> Iterator[str | PageImage]:
     """Paragraphs, tables and images: those within, and those that ``find`` has by their address. Nothing is fetched."""
-    parser = _Reader(limits, find)
-    parser.feed(html)
-    parser.close()
-    return parser.flow()
+    reader = _Reader(limits, find)
+    for token in tokens(html):
+        if isinstance(token, str):
+            reader.take(token)
+        else:
+            if token.opens:
+                reader.begin(token)
+            if token.closes:
+                reader.end(token.name)
+    return reader.flow()
 
 
-class _Reader(HTMLParser):
+class _Reader:
+    """Follows the tags and the text of one document."""
+
     def __init__(self, limits: ExtractionLimits, find: Callable[[str], bytes]) -> None:
-        super().__init__(convert_charrefs=True)
         self._limits = limits
         self._find = find
         self._blocks: list[str | PageImage] = []
         self._text: list[str] = []
         self._hidden: list[str] = []
+        self._drawings = 0
+        self._formula: list[Element] = []
         self._verbatim = 0
         self._tables: list[_Table] = []
 
     def flow(self) -> Iterator[str | PageImage]:
         """What was read, with what broken documents leave open."""
+        self._end_formula()
         while self._tables:
             self._end_table()
         self._end_block()
         yield from self._blocks
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def begin(self, opened: Tag) -> None:
         """Begin what the tag begins."""
-        if (tag == "img" and not self._hidden) or (tag == "image" and self._hidden == ["svg"]):
-            self._show(dict(attrs))
+        tag = opened.name
+        if tag in _ENDING_DRAWINGS:
+            self._end_formula()
+            self._end_drawing()
+        if self._formula:
+            self._formula.append(SubElement(self._formula[-1], tag))
         elif self._hidden:
             if tag == self._hidden[-1]:
                 self._hidden.append(tag)
-        elif tag in _HIDDEN:
+        elif tag in _HIDDEN or (self._drawings and tag in _HIDDEN_IN_DRAWINGS):
             self._hidden.append(tag)
+        elif tag == "math":
+            self._formula.append(Element(tag))
+        else:
+            self._begin_shown(tag, opened)
+
+    def _begin_shown(self, tag: str, opened: Tag) -> None:
+        if tag == "svg":
+            self._drawings += 1
+        elif tag in ("img", "image"):
+            self._show(opened.attributes)
+        elif tag in _LEVELS:
+            self._text.append(_LEVELS[tag])
         elif tag in _PARAGRAPHS:
             self._end_block()
             self._verbatim += tag == "pre"
@@ -90,15 +122,24 @@ class _Reader(HTMLParser):
             self._blocks = []
         elif tag in _CELLS and self._tables:
             self._end_cell()
-            self._tables[-1].begin(tag, dict(attrs))
-        elif tag in _LINES:
+            self._tables[-1].begin(tag, opened.attributes)
+        elif tag in _LINES or (tag == "tspan" and {"x", "y"} & opened.attributes.keys()):
             self._text.append("\n")
 
-    def handle_endtag(self, tag: str) -> None:
+    def end(self, tag: str) -> None:
         """End what the tag ends."""
-        if self._hidden:
+        if tag == "svg":
+            self._end_drawing()
+        elif self._formula:
+            if tag == "math":
+                self._end_formula()
+            elif tag == self._formula[-1].tag:
+                self._formula.pop()
+        elif self._hidden:
             if tag == self._hidden[-1]:
                 self._hidden.pop()
+        elif tag in _LEVELS:
+            self._text.append(LEVEL)
         elif tag in _PARAGRAPHS:
             self._end_block()
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
@@ -107,16 +148,28 @@ class _Reader(HTMLParser):
         elif tag == "table" and self._tables:
             self._end_table()
 
-    def handle_data(self, data: str) -> None:
+    def take(self, data: str) -> None:
         """Take text as a browser shows it."""
-        if not self._hidden:
+        if self._formula:
+            SubElement(self._formula[-1], "mtext").text = data
+        elif not self._hidden:
             self._text.append(data if self._verbatim else " ".join(re.split(r"[ \t\r\n\f]+", data)))
 
     def _mark_layout(self, tag: str) -> None:
         if self._tables and (tag in _HEADINGS or tag == "table"):
             self._tables[-1].lays_out = True
 
-    def _show(self, attributes: dict[str, str | None]) -> None:
+    def _end_formula(self) -> None:
+        if self._formula:
+            self._text.append(formula_line(self._formula[0]))
+            self._formula = []
+
+    def _end_drawing(self) -> None:
+        if self._drawings:
+            self._drawings -= 1
+            self._hidden = [one for one in self._hidden if one in _HIDDEN]
+
+    def _show(self, attributes: dict[str, str]) -> None:
         address = attributes.get("src") or attributes.get("href") or attributes.get("xlink:href") or ""
         image = page_image(embedded(address) or self._find(address), self._limits)
         if image is not None:
@@ -126,7 +179,7 @@ class _Reader(HTMLParser):
             self._text.append(f" {attributes['alt']} ")
 
     def _end_block(self) -> None:
-        text = "\n".join(re.sub(r" {2,}", " ", line).strip() for line in "".join(self._text).split("\n"))
+        text = "\n".join(re.sub(r" {2,}", " ", line).strip() for line in written("".join(self._text)).split("\n"))
         self._text = []
         if text.strip():
             self._blocks.append(re.sub(r"\n{2,}", "\n", text.strip()))
@@ -153,7 +206,7 @@ class _Table:
         self._reaching: dict[int, tuple[int, list[str | PageImage]]] = {}
         self._open: tuple[int, int] | None = None
 
-    def begin(self, tag: str, attributes: dict[str, str | None]) -> None:
+    def begin(self, tag: str, attributes: dict[str, str]) -> None:
         """Begin a row, after what reaches down into the end of the one before, or a cell, with its span."""
         if tag != "tr":
             self._open = _span(attributes.get("colspan")), _span(attributes.get("rowspan"))

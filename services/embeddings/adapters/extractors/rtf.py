@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import Page, PageImage
 
 _TOKEN = re.compile(
-    rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
+    rb"\\([a-zA-Z]{1,32})(?:(-?\d{1,10})\d*+)? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
 )
 # Groups that hold no text of the document. Those that begin with \* are skipped too, but for some.
 _SKIPPED = frozenset(
@@ -103,7 +104,8 @@ class _Reader:
                 starred = True
                 continue
             elif word == b"bin":
-                position += max(0, int(number or 0))
+                data_end = position + max(0, int(number or 0))
+                position = data_end if data_end <= len(content) else position
             elif word:
                 self._word(word, int(number) if number else None, starred=starred)
             elif code:
@@ -141,7 +143,7 @@ class _Reader:
         elif word == b"pict" and self._group.target is not _Target.NOTHING:  # there, the same image for old readers
             self._group = replace(self._group, target=_Target.PICTURE)
         elif word == b"u" and number is not None:
-            self._characters(chr(number % 65536))
+            self._characters(_character(number))
             self._to_skip = self._group.skip_after_unicode
         elif word == b"uc":
             self._group = replace(self._group, skip_after_unicode=number or 0)
@@ -248,6 +250,12 @@ class _Reader:
         if image is not None:
             self._end_paragraph()
             self._pieces.append(image)
+
+
+def _character(number: int) -> str:
+    """The character of a number, which is one of 16 bits with a sign, or as some programs write it the true one."""
+    number += 0x10000 if number < 0 else 0
+    return chr(number) if 0 <= number <= sys.maxunicode else "\ufffd"
 
 
 FORMAT = Format(

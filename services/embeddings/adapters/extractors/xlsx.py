@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from xml.etree.ElementTree import Element
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, local, parse_elements
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local, parse_elements, whole
 from services.embeddings.adapters.extractors.drawing import drawing_flow
 from services.embeddings.adapters.extractors.flow import numbered_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
@@ -22,8 +22,7 @@ _BUILT_IN_PERCENTS = {9, 10}
 _LITERAL = re.compile(r'"[^"]*"|[\\_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _DATE, _TIME, _DURATION, _PERCENT = "date", "time", "duration", "percent"
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_COLUMN = re.compile(r"[A-Z]+")
-_MAX_COLUMNS = 16_384
+_COLUMN = re.compile(r"[A-Z]{1,3}")
 
 
 def recognise(sample: Sample) -> str | None:
@@ -71,21 +70,21 @@ class _Cells:
             elif kind == "styles":
                 self._formats = _number_formats(archive.xml(part))
 
-    def rows(self, sheet: bytes) -> Iterator[list[str]]:
-        """The rows that have cells, each with its cells where they stand."""
+    def rows(self, sheet: bytes) -> Iterator[dict[int, str]]:
+        """The rows that have cells, each with those by their columns, and a blank one where rows are left out."""
         above = 0
         for element in parse_elements(sheet):
             if local(element) != "row":
                 continue
-            number = int(attribute(element, "r") or above + 1)
+            number = whole(element, "r") or above + 1
             if number > above + 1:
-                yield []
+                yield {}
             above = number
-            row: list[str] = []
+            row: dict[int, str] = {}
+            column = 0
             for cell in element:
-                column = _column(attribute(cell, "r")) or len(row) + 1
-                row += [""] * (min(column, _MAX_COLUMNS) - 1 - len(row))
-                row.append(self._text(cell))
+                column = max(_column(attribute(cell, "r")), column + 1)
+                row[column] = self._text(cell)
             yield row
             element.clear()
 
@@ -97,7 +96,7 @@ class _Cells:
                 case "inlineStr":
                     return _string(cell)
                 case "s":
-                    return self._strings[int(value)]
+                    return self._strings[int(value)] if value else ""
                 case "b":
                     return "TRUE" if value == "1" else "FALSE"
                 case "e":
@@ -105,9 +104,9 @@ class _Cells:
                 case "str" | "d":
                     return _unescaped(value)
                 case _:
-                    return self._number(float(value), int(attribute(cell, "s") or 0)) if value else ""
+                    return self._number(float(value), whole(cell, "s") or 0) if value else ""
         except (ValueError, IndexError, OverflowError):
-            return value
+            return "\ufffd" if kind == "s" else value  # which string of them all is not known
 
     def _number(self, value: float, style: int) -> str:
         number_format = self._formats[style] if style < len(self._formats) else ""
@@ -127,12 +126,12 @@ class _Cells:
 def _number_formats(styles: Element) -> list[str]:
     """For each cell style whether its numbers are dates, times of day, durations or percentages."""
     custom = {
-        int(attribute(element, "numFmtId") or 0): _LITERAL.sub("", attribute(element, "formatCode")).lower()
+        whole(element, "numFmtId") or 0: _LITERAL.sub("", attribute(element, "formatCode")).lower()
         for element in styles.iter()
         if local(element) == "numFmt"
     }
     styled = (style for group in styles if local(group) == "cellXfs" for style in group)
-    numbers = (int(attribute(style, "numFmtId") or 0) for style in styled)
+    numbers = (whole(style, "numFmtId") or 0 for style in styled)
     return [_kind(number, custom.get(number, "")) for number in numbers]
 
 

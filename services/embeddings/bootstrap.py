@@ -15,7 +15,6 @@ from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
 from services.chassis.http.slots import Slots
-from services.chassis.kernel.errors import UnavailableError
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.limiter import CallQuota
@@ -87,6 +86,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
         pool: asyncpg.Pool = await stack.enter_async_context(
             await create_pool(
                 settings.embeddings_database_url,
+                where="CAUCE_EMBEDDINGS_DATABASE_URL",
                 application_name="cauce-worker",
                 min_size=0,
                 max_size=4 * settings.worker_concurrency + 1,
@@ -139,7 +139,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
             )
             return workers, partial(until_another_space, pool, space_id, poll_seconds=SPACE_POLL_SECONDS)
 
-        yield WorkerGroup(open_workers, waits_for=lambda: patience.fault)
+        yield WorkerGroup(open_workers, waits_for=lambda: str(patience.error))
 
 
 def _document_embedders(
@@ -206,6 +206,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
         async with await create_pool(
             settings.embeddings_database_url,
+            where="CAUCE_EMBEDDINGS_DATABASE_URL",
             application_name="cauce-embeddings",
             min_size=0,
             reset_on_release=False,
@@ -220,7 +221,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             app.state.dead_letters = DeadLetterSurface.over(dead_letters, to_operators=settings.operator_access)
             spaces = PostgresSpaces(pool, types)
             app.state.spaces = spaces
-            app.state.sweep = _not_joined
+            app.state.sweep = partial(_not_joined, app.state.patience)
             app.state.reconciling = asyncio.create_task(reconcile(app, pool, spaces, joining))
             tasks = [asyncio.create_task(relay.run()), app.state.reconciling, joining]
             try:
@@ -265,7 +266,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
     async def intake_fault() -> str | None:
         joining: asyncio.Future[int] = app.state.joining
         if not joining.done():
-            return str(app.state.patience.fault)
+            return str(app.state.patience.error)
         joining.result()
         if app.state.reconciling.done():
             return "stopped"
@@ -297,5 +298,5 @@ def _pages(settings: EmbeddingsSettings, pool: asyncpg.Pool, renderer: Sandboxed
     )
 
 
-async def _not_joined() -> dict[str, dict[str, int]]:
-    raise UnavailableError("DATABASE_UNAVAILABLE", "the database does not answer", remedy="try again")
+async def _not_joined(patience: Patience) -> dict[str, dict[str, int]]:
+    raise patience.error

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from services.chassis.http.app import operations_app
 from services.chassis.http.server import serving_beside
 from services.chassis.observability import setup
+from services.chassis.start import saying_refusals
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.settings import WorkerSettings
 
@@ -29,7 +30,8 @@ async def run(settings: WorkerSettings) -> None:
 def main() -> None:
     """Entry point of ``python -m services.embeddings.worker``."""
     setup("worker")
-    asyncio.run(run(WorkerSettings()))
+    with saying_refusals():
+        asyncio.run(run(WorkerSettings()))
 
 
 if __name__ == "__main__":

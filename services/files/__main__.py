@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.chassis.http.server import serve
 from services.chassis.observability import setup
+from services.chassis.start import saying_refusals
 from services.files.bootstrap import build_app
 from services.files.settings import FilesSettings
 
@@ -11,8 +12,9 @@ from services.files.settings import FilesSettings
 def main() -> None:
     """Serve until a signal stops the process."""
     setup("files")
-    settings = FilesSettings()
-    serve(build_app(settings), settings)
+    with saying_refusals():
+        settings = FilesSettings()
+        serve(build_app(settings), settings)
 
 
 if __name__ == "__main__":

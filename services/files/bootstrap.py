@@ -55,6 +55,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
         # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
         async with await create_pool(
             settings.files_database_url,
+            where="CAUCE_FILES_DATABASE_URL",
             application_name="cauce-files",
             min_size=0,
             reset_on_release=False,

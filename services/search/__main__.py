@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from services.chassis.http.server import serve
 from services.chassis.observability import setup
+from services.chassis.start import saying_refusals
 from services.search.bootstrap import build_app
 from services.search.settings import GeminiSettings, LanguageModelSettings, SearchSettings
 
@@ -13,9 +14,10 @@ from services.search.settings import GeminiSettings, LanguageModelSettings, Sear
 def main() -> None:
     """Serve until a signal stops the process."""
     setup("search")
-    settings = SearchSettings()
-    models = replace(GeminiSettings().model_settings(), language=LanguageModelSettings().language_settings())
-    serve(build_app(settings, models), settings)
+    with saying_refusals():
+        settings = SearchSettings()
+        models = replace(GeminiSettings().model_settings(), language=LanguageModelSettings().language_settings())
+        serve(build_app(settings, models), settings)
 
 
 if __name__ == "__main__":

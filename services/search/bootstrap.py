@@ -67,6 +67,7 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             # No connection is demanded at the start: a database that is away makes the service not ready, not dead.
             pool = await create_pool(
                 settings.search_database_url,
+                where="CAUCE_SEARCH_DATABASE_URL",
                 application_name="cauce-search",
                 min_size=0,
                 max_size=settings.search_pool_size,
@@ -162,8 +163,7 @@ async def _first_refresh(active_space: ActiveSpace) -> None:
     try:
         await active_space.refresh()
         report_lexical(active_space, known=None)
-    except ConfigurationError as error:
-        _log.error("start_refused", code=error.code, error=error.message, remedy=error.remedy)
+    except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever goes wrong, the space is asked for again
         _log.warning("space_not_read", error=f"{type(error).__name__}: {error}")

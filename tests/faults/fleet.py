@@ -39,7 +39,7 @@ GRACE_SECONDS = 1.0
 A_DAY = 86_400
 STORAGE_BYTES = 8 * 2**20
 BALLAST = "ballast"
-UP = (b"worker_ready", b"Application startup complete")
+UP = (b"worker_ready", b"Uvicorn running")
 ROLES = ("files", "embeddings", "search", "worker-1", "worker-2")
 MODULES = {
     "files": ("-m", "services.files"),

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 import httpx2
 import pytest
@@ -70,21 +71,23 @@ async def test_processes_killed_at_named_steps_lose_and_double_nothing(
     reader = Reader(fleet)
     points = chosen_points(chance, long=pytestconfig.getoption("faults_long"))
 
-    async def crash(role: str) -> None:
-        member = fleet.members[role]
-        for point in points[role]:
-            link = fleet.kafka_link if point.on_broker else member.database
-            trap = Trap(point.matches, point.when, member.kill, with_rows=point.with_rows)
-            try:
-                await link.closed(trap, PATIENCE)
-            except TimeoutError:
-                pytest.fail(f"the step was never reached: {point.name}")
-            _log.info("killed at: %s", point.name)
+    async def crash(point: CrashPoint) -> None:
+        member = fleet.members[point.role]
+        link = fleet.kafka_link if point.on_broker else member.database
+        trap = Trap(point.matches, point.when, member.kill, with_rows=point.with_rows)
+        try:
+            await link.closed(trap, PATIENCE)
+        except TimeoutError:
+            pytest.fail(f"the step was never reached: {point.name}")
+        _log.info("killed at: %s", point.name)
 
     async with reader.watching():
-        async with clients.at_work(), asyncio.TaskGroup() as group:
-            for role in points:
-                group.create_task(crash(role))
+        async with clients.at_work():
+            # In rounds: a worker that waits for what others bring waits for the end of one kill of each, not of all.
+            for together in zip_longest(*points.values()):
+                async with asyncio.TaskGroup() as group:
+                    for point in filter(None, together):
+                        group.create_task(crash(point))
         await settled(fleet, clients.truth)
 
     assert reader.faults == []

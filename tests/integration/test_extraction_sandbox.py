@@ -207,6 +207,22 @@ async def test_closing_ends_every_process(tmp_path):
     assert not process.is_running()
 
 
+LEFT_ALONE = """
+import signal, socket
+from services.embeddings.adapters.extractors.sandbox.zygote import Zygote
+
+worker, control = socket.socketpair()
+worker.close()
+Zygote(control).serve()
+signal.raise_signal(signal.SIGCHLD)
+"""
+
+
+def test_a_reading_process_that_ends_after_its_parent_s_work_is_no_fault():
+    ended = subprocess.run([sys.executable, "-c", LEFT_ALONE], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ended.stderr == ""
+
+
 WORKER = """
 import asyncio, sys
 from pathlib import Path

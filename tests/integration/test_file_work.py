@@ -260,6 +260,28 @@ async def test_a_fault_spends_an_attempt_and_stays_visible(world: World) -> None
     assert status["error_message"] == "boom"
 
 
+async def test_a_content_that_came_during_an_attempt_has_nothing_of_that_attempt(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    former = [
+        lambda claim: world.work.give_back(claim, "TRANSIENT_FAULT", "boom", delay_seconds=600, counts=True),
+        lambda claim: world.work.give_back(claim, "EMBEDDER_UNAVAILABLE", "429", delay_seconds=600, counts=False),
+        world.work.set_aside,
+    ]
+    for end in former:
+        claim = await world.claim_one()
+        await replace_file(world.source, file_id)
+        await world.mirror.mark([uploaded(file_id)])
+        with pytest.raises(LeaseLostError):
+            await world.work.forget(claim)
+        await end(claim)
+        status = await world.status(file_id)
+        assert status is not None
+        assert (status["status"], status["error_code"], status["attempts"]) == ("PENDING", None, 0)
+    claim = await world.claim_one()
+    assert (claim.attempts, claim.is_large) == (1, False)
+
+
 async def test_the_sweep_repairs_what_events_did_not_bring(world: World) -> None:
     missing = await store_file(world.source, "missing.pdf")
     stale = await store_file(world.source, "stale.pdf")

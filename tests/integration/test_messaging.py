@@ -12,10 +12,14 @@ import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from asyncpg.exceptions._base import DataError as AsyncpgArgumentError
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from contracts.events.envelope import Event, EventType, read_event
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import Topic
+from services.chassis.messaging import intake as intake_module
+from services.chassis.messaging import relay as relay_module
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.messaging.outbox import append_events, new_event
@@ -161,6 +165,59 @@ async def test_the_relay_says_that_the_broker_is_away(database: Database) -> Non
     relay = OutboxRelay(database.files_url, OUTBOX, KafkaSettings(kafka_bootstrap="127.0.0.1:9"))
     async with running(relay):
         await eventually(lambda: relay.fault() not in (None, "not started"))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[tuple[str, str | None], float]]:
+    """What the gauges of the intake and the relay show, by name and by topic or table."""
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("cauce")
+    modules = {"intake": (intake_module, ("lag", "age", "kept")), "relay": (relay_module, ("depth", "age"))}
+    for of, (module, names) in modules.items():
+        for name in names:
+            monkeypatch.setattr(module, f"_{name}_gauge", meter.create_gauge(f"{of}.{name}"))
+
+    def read() -> dict[tuple[str, str | None], float]:
+        shown: dict[tuple[str, str | None], float] = {}
+        data = reader.get_metrics_data()
+        for resource in data.resource_metrics if data is not None else ():
+            for metric in resource.scope_metrics[0].metrics:
+                for point in metric.data.data_points:
+                    shown[metric.name, next(iter((point.attributes or {}).values()), None)] = point.value
+        return shown
+
+    return read
+
+
+async def test_what_cannot_be_published_or_handled_now_is_shown_as_depth_and_age(
+    database: Database,
+    connection: asyncpg.Connection,
+    settings: KafkaSettings,
+    topic: Topic,
+    measured: Callable[[], dict[tuple[str, str | None], float]],
+) -> None:
+    await append_events(connection, OUTBOX, topic, [event(1), event(2)])
+    async with running(OutboxRelay(database.files_url, OUTBOX, KafkaSettings(kafka_bootstrap="127.0.0.1:9"))):
+        await eventually(lambda: measured().get(("relay.depth", OUTBOX)) == 2)
+        assert measured()["relay.age", OUTBOX] > 0
+
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    held, received = asyncio.Event(), Received()
+
+    async def hold(events: Sequence[Event]) -> None:
+        await held.wait()
+        await received(events)
+
+    await publish(settings, topic, (b"junk", []), *(event(number) for number in range(1, 10)))
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=hold, dead_letters=dead
+    )
+    async with running(intake):
+        await eventually(lambda: measured().get(("intake.lag", topic.name)) == 10)
+        await eventually(lambda: measured()["intake.age", topic.name] > 0)
+        held.set()
+        await eventually(lambda: measured()["intake.lag", topic.name] == 0)
+        assert (measured()["intake.age", topic.name], measured()["intake.kept", None]) == (0, 1)
 
 
 class Received:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,18 +18,25 @@ from typing import Any
 import asyncpg
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from deploy.embedded.process import free_port
+from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.postgres.faults import schema_missing
 from services.chassis.postgres.migrations import migrate
+from services.chassis.postgres.pool import create_pool
+from services.chassis.start import saying_refusals
 from services.embeddings.bootstrap import build_app
 from services.embeddings.settings import EmbeddingsSettings
+from services.files.settings import FilesSettings
 from tests.support.broker import Kafka
 from tests.support.files import NO_BROKER, Link, eventually, running_files
 from tests.support.postgres import Database, PostgresServer
 from tests.support.scarce_gemini import ScarceGemini
 from tests.support.search import running_search
 from tests.support.workers import WorkerProcess, all_ended, store_texts, worker_environment
+
+DATABASE_WAITED_FOR = "DATABASE_UNAVAILABLE: the database is waited for; try again"
 
 
 @asynccontextmanager
@@ -62,7 +73,7 @@ async def test_a_worker_waits_for_its_database_shows_that_it_does_and_works_when
             try:
                 async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
                     waiting = await eventually(lambda: answer(http, lambda it: it.status_code == 503))
-                    assert waiting.json()["faults"] == {"worker": "the database is waited for"}
+                    assert waiting.json()["faults"] == {"worker": DATABASE_WAITED_FOR}
                     await link.mend()
                     await eventually(lambda: answer(http, lambda it: it.status_code == 200))
                     assert await all_ended(database) == {"COMPLETED": 2}
@@ -105,7 +116,7 @@ async def test_the_embeddings_service_waits_for_its_database_and_its_broker_and_
         running_embeddings(embeddings_database_url=far.embeddings_url, tenant="acme", operator_access=True) as http,
     ):
         faults = (await http.get("/health/ready")).json()["faults"]
-        assert faults["intake"] == "the database is waited for"
+        assert faults["intake"] == DATABASE_WAITED_FOR
         assert {"database", "relay"} <= faults.keys()
         refused = await http.post("/sweep")
         assert (refused.status_code, refused.json()["code"]) == (503, "DATABASE_UNAVAILABLE")
@@ -133,7 +144,9 @@ async def test_every_process_waits_for_the_first_migration_says_so_and_works_aft
             async with (
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as of_worker,
                 running_files(database, objects, **kafka.options) as files,
-                running_embeddings(embeddings_database_url=database.embeddings_url, tenant="acme") as embeddings,
+                running_embeddings(
+                    embeddings_database_url=database.embeddings_url, tenant="acme", operator_access=True
+                ) as embeddings,
                 running_search(database, search_space_poll_seconds=0.1) as search,
             ):
                 waiting = {
@@ -146,6 +159,20 @@ async def test_every_process_waits_for_the_first_migration_says_so_and_works_aft
                     await eventually(
                         partial(answer, http, lambda it, part=part: is_faulty(it, part, "SCHEMA_MISSING: the database"))
                     )
+                for http, method, path, body in (
+                    (files.http, "GET", "/files", None),
+                    (files.http, "POST", "/files", {"name": "one"}),
+                    (files.http, "PUT", "/files/1/content", {}),
+                    (files.http, "PUT", "/resources/tag/1", {"name": "one"}),
+                    (embeddings, "POST", "/sweep", None),
+                    (embeddings, "GET", "/reindex", None),
+                    (embeddings, "GET", "/files/1/pages/1.png", None),
+                    (search, "POST", "/api/web/embeddings/files/search", {"query": "one"}),
+                    (search, "GET", "/api/web/embeddings/files/1/chunks", None),
+                ):
+                    refused = await http.request(method, path, json=body)
+                    assert (refused.status_code, refused.json()["code"]) == (503, "SCHEMA_MISSING"), refused.text
+                    assert int(refused.headers["Retry-After"]) > 0
                 await migrate(database.admin_url)
                 for http, part in waiting:
                     await eventually(
@@ -162,6 +189,45 @@ async def test_every_process_waits_for_the_first_migration_says_so_and_works_aft
 
 def is_faulty(answer: httpx2.Response, part: str, words: str) -> bool:
     return words in answer.json()["faults"].get(part, "")
+
+
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What PostgreSQL answers to a wrong password."""
+    await reader.read(4096)
+    fields = b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed\0\0"
+    writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+    await writer.drain()
+    writer.close()
+
+
+def ends_with(module: str, **settings: object) -> tuple[int, dict[str, str]]:
+    """The status that the process ends with, and its only line."""
+    environment = {"PATH": os.environ["PATH"]} | {f"CAUCE_{name.upper()}": str(it) for name, it in settings.items()}
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", module], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    return ended.returncode, json.loads(ended.stderr)
+
+
+async def test_what_waiting_does_not_mend_ends_every_process_with_one_line_and_a_status_of_its_own() -> None:
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"postgresql://cauce:wrong@127.0.0.1:{server.sockets[0].getsockname()[1]}/cauce?sslmode=disable"
+        for module in ("files", "embeddings", "embeddings.worker", "search"):
+            where = f"{module.split('.')[0]}_database_url"
+            status, said = await asyncio.to_thread(
+                ends_with, f"services.{module}", **{where: url}, storage_url="s3://none", kafka_bootstrap=NO_BROKER
+            )
+            assert (status, said["event"], said["code"]) == (78, "start_refused", "DATABASE_REFUSED")
+            assert (said["where"], "PASSWORD" in said["remedy"]) == (f"CAUCE_{where.upper()}", True)
+
+
+async def test_settings_that_are_wrong_are_named_and_so_is_an_address_that_is_none() -> None:
+    with capture_logs() as said, pytest.raises(SystemExit), saying_refusals():
+        FilesSettings(storage_url="s3://none", max_uploads=0)  # type: ignore[call-arg]
+    assert (said[0]["code"], said[0]["where"]) == ("SETTINGS_INVALID", "CAUCE_FILES_DATABASE_URL, CAUCE_MAX_UPLOADS")
+    for address in ("postgresql://host:port/cauce", "http://host/cauce"):
+        with pytest.raises(ConfigurationError, match="DATABASE_ADDRESS_INVALID"):
+            await create_pool(address, application_name="test", min_size=0)
 
 
 async def test_a_role_that_the_migration_has_yet_to_make_is_waited_for_and_a_wrong_password_is_not(

@@ -302,6 +302,21 @@ async def test_a_batch_given_back_waits_and_shows_its_fault(world: ResourceWorld
     assert await world.work.claim(1) == []
 
 
+async def test_a_change_that_came_during_an_attempt_has_nothing_of_that_attempt(world: ResourceWorld) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    for end in (
+        lambda batch: world.work.give_back(batch, "TRANSIENT_FAULT", "?", delay_seconds=600, counts=True),
+        lambda batch: world.work.fail(batch, "ATTEMPTS_EXHAUSTED", "gave up"),
+    ):
+        batch = await world.claim_one()
+        await world.mirror.mark([await world.put("variable", 5, "Another flow")])
+        await end(batch)
+        state = await world.state("variable", 5)
+        assert (state["status"], state["error_code"], state["attempts"]) == ("PENDING", None, 0)
+    await world.drain()
+    assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
 async def test_a_resource_that_failed_twice_is_tried_alone(world: ResourceWorld) -> None:
     await world.mirror.mark([await world.put("variable", number, f"V{number}") for number in range(1, 6)])
     for _ in range(2):

@@ -22,7 +22,7 @@ from services.chassis.kernel.errors import (
 )
 from services.chassis.kernel.text import sanitise
 from services.chassis.observability.logs import get_logger
-from services.chassis.postgres.faults import DRIVER_FAULTS
+from services.chassis.postgres.faults import DRIVER_FAULTS, NOT_MIGRATED, schema_missing
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -105,9 +105,10 @@ def install(app: FastAPI) -> None:
 
     async def on_database_fault(_: Request, error: Exception) -> JSONResponse:
         _log.warning("database_unavailable", error=f"{type(error).__name__}: {error}")
-        return problem(UnavailableError("DATABASE_UNAVAILABLE", "the database does not answer", remedy="try again"))
+        away = UnavailableError("DATABASE_UNAVAILABLE", "the database does not answer", remedy="try again")
+        return problem(schema_missing(error) or away)
 
-    for kind in (*DRIVER_FAULTS, ConnectionError, TimeoutError):
+    for kind in (*DRIVER_FAULTS, *NOT_MIGRATED, ConnectionError, TimeoutError):
         app.add_exception_handler(kind, on_database_fault)
 
     @app.exception_handler(Exception)

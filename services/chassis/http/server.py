@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from socket import socket
 from types import FrameType
 
 import uvicorn
@@ -17,28 +17,37 @@ SHUTDOWN_SECONDS = 8
 
 
 def serve(app: FastAPI, settings: HttpSettings) -> None:
-    """Serve until SIGTERM or SIGINT; open requests get a few seconds to end."""
+    """Serve until SIGTERM or SIGINT; open requests get a few seconds to end.
+
+    What the application raises at its start comes out of here.
+    """
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
+        lifespan="off",
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    server = _Server(config, app)
     with suppress(KeyboardInterrupt):
-        server.run()
-    if not server.started:
-        sys.exit("the service could not start")
+        _Server(config, app).run()
 
 
 class _Server(uvicorn.Server):
-    """Sets ``app.state.stopping`` at the signal, so that answers without an end can end."""
+    """Sets ``app.state.stopping`` at the signal, so that answers without an end can end.
+
+    The lifespan is around the server, and not uvicorn's: that one only logs the traceback of what it raises.
+    """
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
+
+    async def serve(self, sockets: list[socket] | None = None) -> None:
+        with self.capture_signals():
+            async with self._app.router.lifespan_context(self._app):
+                await self._serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._app.state.stopping = True

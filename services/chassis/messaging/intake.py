@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
+from math import inf
 from typing import TypeAlias
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
@@ -39,7 +42,9 @@ Handler = Callable[[Sequence[Event]], Awaitable[None]]
 _log = get_logger(__name__)
 _tracer = trace.get_tracer("cauce")
 _meter = metrics.get_meter("cauce")
-_lag_gauge = _meter.create_gauge("cauce.intake.lag", unit="{event}", description="Records not yet consumed")
+_lag_gauge = _meter.create_gauge("cauce.intake.lag", unit="{event}", description="Records not yet handled")
+_age_gauge = _meter.create_gauge("cauce.intake.oldest.age", unit="s", description="Age of the oldest record in hand")
+_kept_gauge = _meter.create_gauge("cauce.dead_letters.kept", unit="{event}", description="Records on that topic")
 _consumed = _meter.create_counter("cauce.intake.consumed", unit="{event}", description="Events handled")
 _dead = _meter.create_counter("cauce.intake.dead_letters", unit="{event}", description="Records set aside")
 
@@ -74,7 +79,7 @@ class Intake:
         self._producer: AIOKafkaProducer  # made by each session
         self._fault: str | None = "not started"
         self._obstacle: str | None = None
-        self._positions: dict[TopicPartition, int] = {}
+        self._in_hand: dict[TopicPartition, Record] = {}
         self._broker = KafkaBroker(
             kafka.kafka_bootstrap,
             security=_security(kafka),
@@ -112,7 +117,12 @@ class Intake:
             await self._producer.start()
             await self._broker.start()
             while True:
-                self._observe()
+                consumer = self._subscriber.consumer
+                assigned = consumer.assignment() if consumer is not None else set()
+                self._fault = None if assigned else "no partitions assigned yet"
+                if consumer is not None:
+                    with suppress(KafkaError, TimeoutError):
+                        await self._measure(consumer, assigned)
                 await asyncio.sleep(1.0)
         finally:
             await self._broker.stop()
@@ -122,26 +132,26 @@ class Intake:
         """Why nothing is consumed now, None when the intake works."""
         return self._obstacle or self._fault
 
-    def _observe(self) -> None:
-        consumer = self._subscriber.consumer
-        assigned = consumer.assignment() if consumer is not None else set()
-        if consumer is None or not assigned:
-            self._fault = "no partitions assigned yet"
-            return
-        self._fault = None
+    async def _measure(self, consumer: AIOKafkaConsumer, assigned: Collection[TopicPartition]) -> None:
+        """Show how far this member is behind in its partitions, and how many dead letters are kept."""
+        behind: Counter[str] = Counter()
+        for partition, end in (await consumer.end_offsets(assigned)).items() if assigned else ():
+            first = self._in_hand.get(partition)
+            handled = first.offset if first is not None else await consumer.position(partition)
+            behind[partition.topic] += max(0, end - handled)
         for topic in self._topics:
-            behind = (
-                max(0, (consumer.highwater(partition) or 0) - self._positions.get(partition, 0))
-                for partition in assigned
-                if partition.topic == topic.name and partition in self._positions
-            )
-            _lag_gauge.set(sum(behind), {"topic": topic.name})
+            times = (first.timestamp for first in self._in_hand.values() if first.topic == topic.name)
+            _lag_gauge.set(behind[topic.name], {"topic": topic.name})
+            _age_gauge.set(max(0.0, time.time() - min(times, default=inf) / 1000), {"topic": topic.name})
+        letters = [TopicPartition(self._dead_letters.name, number) for number in range(self._dead_letters.partitions)]
+        begins, ends = await consumer.beginning_offsets(letters), await consumer.end_offsets(letters)
+        _kept_gauge.set(sum(ends.values()) - sum(begins.values()))
 
     async def _on_batch(self, message: KafkaMessage) -> None:
         """Take a batch to its end. Nothing may be raised from here: FastStream would go on past the batch."""
         records: Sequence[Record] = message.raw_message
         for record in records:
-            self._positions.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+            self._in_hand.setdefault(TopicPartition(record.topic, record.partition), record)
         events: list[tuple[Record, Event]] = []
         for record in records:
             try:
@@ -150,8 +160,7 @@ class Intake:
                 await self._set_aside(record, error.reason, str(error))
         if events:
             await self._apply(events)
-        for record in records:
-            self._positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        self._in_hand.clear()
         await message.ack()
 
     async def _wrap_raw(self, records: Sequence[Record]) -> KafkaAckableMessage:

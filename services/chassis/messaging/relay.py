@@ -50,6 +50,7 @@ class OutboxRelay:
         self._kafka = kafka
         self._wake = asyncio.Event()
         self._last_progress = time.monotonic()
+        self._measured = -POLL_SECONDS
         self._fault: str | None = "not started"
 
     def fault(self) -> str | None:
@@ -92,11 +93,14 @@ class OutboxRelay:
         """Wait until this relay is the one that holds the table's lock."""
         while not await connection.fetchval(_LOCK, self._table):
             self._working()
+            await self._measure(connection)
             await asyncio.sleep(POLL_SECONDS)
+        await self._measure(connection)
 
     async def _relay(self, connection: asyncpg.Connection, producer: AIOKafkaProducer) -> None:
         while True:
             self._wake.clear()
+            await self._measure(connection)
             rows = await connection.fetch(_PENDING.format(table=self._table), BATCH)
             if rows:
                 acknowledged, error = await self._publish(producer, rows)
@@ -107,7 +111,6 @@ class OutboxRelay:
                     raise error
             self._working()
             if len(rows) < BATCH:
-                await self._measure(connection)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
 
@@ -146,6 +149,10 @@ class OutboxRelay:
             return future
 
     async def _measure(self, connection: asyncpg.Connection) -> None:
+        """Show what waits, also while it cannot be published; not more than once in ``POLL_SECONDS``."""
+        if time.monotonic() - self._measured < POLL_SECONDS:
+            return
+        self._measured = time.monotonic()
         depth, age = await connection.fetchrow(_DEPTH.format(table=self._table))
         _depth_gauge.set(depth, {"table": self._table})
         _age_gauge.set(age, {"table": self._table})

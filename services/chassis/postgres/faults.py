@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 
 DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
@@ -15,13 +15,15 @@ DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
+    # Passwords are exchanged while processes run.
+    asyncpg.InvalidPasswordError,
 )
 """The driver's own faults that pass by themselves."""
 
 DATABASE_AWAY: tuple[type[Exception], ...] = (OSError, TimeoutError, *DRIVER_FAULTS)
 """The same with the network's. Any other error of the database is the fault of a statement or its data."""
 
-_NOT_MIGRATED: tuple[type[Exception], ...] = (
+NOT_MIGRATED: tuple[type[Exception], ...] = (
     asyncpg.UndefinedTableError,
     asyncpg.UndefinedColumnError,
     asyncpg.UndefinedFunctionError,
@@ -29,12 +31,25 @@ _NOT_MIGRATED: tuple[type[Exception], ...] = (
     # The migration makes the roles, too.
     asyncpg.InvalidAuthorizationSpecificationError,
 )
+"""What a migration mends; a wrong password, which is the last one's subclass, it does not."""
 
 
 def schema_missing(error: Exception) -> UnavailableError | None:
-    """The same as ``SCHEMA_MISSING`` where a migration mends it, else None. It does not mend a wrong password."""
-    if not isinstance(error, _NOT_MIGRATED) or isinstance(error, asyncpg.InvalidPasswordError):
+    """The same as ``SCHEMA_MISSING`` where a migration mends it, else None."""
+    if not isinstance(error, NOT_MIGRATED) or isinstance(error, asyncpg.InvalidPasswordError):
         return None
     return UnavailableError(
         "SCHEMA_MISSING", f"the database has not what this release needs: {error}", remedy="run `cauce migrate`"
     )
+
+
+def database_refused(error: Exception, where: str | None) -> ConfigurationError | None:
+    """The same as an error of the address ``where``, which waiting does not mend, else None."""
+    if isinstance(error, asyncpg.InvalidPasswordError):
+        code, said = "DATABASE_REFUSED", "the database does not take us"
+    elif isinstance(error, ValueError):
+        code, said = "DATABASE_ADDRESS_INVALID", "this is no address of a database"
+    else:
+        return None
+    remedy = "write postgresql://ROLE:PASSWORD@HOST:PORT/DATABASE, with the role's present password"
+    return ConfigurationError(code, f"{said}: {error}", where=where, remedy=remedy)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import asyncpg
 
+from services.chassis.kernel.errors import UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY, schema_missing
 
@@ -22,12 +23,12 @@ class Patience:
     """Waits for the database behind a pool, and says what it waits for.
 
     Attributes:
-        fault: why the process cannot work yet; of no meaning once it can.
+        error: why the process cannot work yet; of no meaning once it can.
     """
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
-        self.fault = "the database is waited for"
+        self.error = _away()
 
     async def once_database_answers(self, action: Callable[[], Awaitable[T]]) -> T:
         """What the action returns, tried again while the database is away or without this release's schema.
@@ -36,16 +37,21 @@ class Patience:
         """
         while True:
             try:
-                return await action()
+                result = await action()
+                # Connections made before the migration do not know its types.
+                await self._pool.expire_connections()
+                return result
             except DATABASE_AWAY as error:
-                self.fault = "the database is waited for"
+                self.error = _away()
                 said = f"{type(error).__name__}: {error}"
             except asyncpg.PostgresError as error:
                 missing = schema_missing(error)
                 if missing is None:
                     raise
-                # Connections made before the migration do not know its types.
-                await self._pool.expire_connections()
-                self.fault = said = str(missing)
+                self.error, said = missing, str(missing)
             _log.warning("waiting_for_database", error=said)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _away() -> UnavailableError:
+    return UnavailableError("DATABASE_UNAVAILABLE", "the database is waited for", remedy="try again")

@@ -11,6 +11,11 @@ from asyncpg.pool import PoolAcquireContext
 from opentelemetry import metrics
 from pgvector.asyncpg import register_vector
 
+from services.chassis.postgres.faults import DATABASE_AWAY, database_refused
+
+FIRST_TRY_SECONDS = 2.0
+"""How long the opening of a pool waits to find out whether the database refuses us."""
+
 _waiting = metrics.get_meter("cauce").create_up_down_counter(
     "cauce.database.waiting", unit="{call}", description="Callers that wait for a connection of the pool"
 )
@@ -51,6 +56,7 @@ async def prepare_connection(connection: asyncpg.Connection) -> None:
 async def create_pool(
     url: str,
     *,
+    where: str | None = None,
     application_name: str,
     min_size: int = 1,
     max_size: int = 10,
@@ -59,10 +65,11 @@ async def create_pool(
     wait_seconds: float | None = None,
     statement_seconds: float | None = None,
 ) -> asyncpg.Pool:
-    """Open a pool.
+    """Open a pool. With ``min_size`` 0 a database that is away, or not migrated, is no fault.
 
     Args:
         url: ``postgresql://role@host:port/database``.
+        where: the setting that it comes from, for errors.
         application_name: shown in ``pg_stat_activity``.
         min_size: connections opened at once.
         max_size: the most that are ever open; callers beyond it wait.
@@ -70,8 +77,11 @@ async def create_pool(
         reset_on_release: False saves that round trip, where nothing changes its session outside a transaction.
         wait_seconds: the longest wait for a connection, where a caller does not say; then TimeoutError. None: for ever.
         statement_seconds: the longest that a statement may take, likewise.
+
+    Raises:
+        ConfigurationError: ``DATABASE_REFUSED`` for a wrong password, ``DATABASE_ADDRESS_INVALID``.
     """
-    return await _Pool(
+    pool = _Pool(
         url,
         application_name=application_name,
         wait_seconds=wait_seconds,
@@ -89,6 +99,14 @@ async def create_pool(
         timeout=10,
         reset=None if reset_on_release else _keep_session,
     )
+    await pool
+    try:
+        async with pool.acquire(timeout=FIRST_TRY_SECONDS):
+            return pool
+    except (*DATABASE_AWAY, asyncpg.PostgresError, ValueError) as error:
+        if refusal := database_refused(error, where):
+            raise refusal from error
+    return pool
 
 
 async def _keep_session(_: asyncpg.Connection) -> None:

@@ -40,13 +40,12 @@ class ActiveSpace:
         """The space to search in.
 
         Raises:
-            UnavailableError: ``SPACE_UNKNOWN`` while none is active; ``SPACE_MISMATCH`` or ``EMBEDDER_UNAVAILABLE``
-                when there is one whose queries cannot be embedded here.
+            UnavailableError: ``SPACE_UNKNOWN`` while none is active, ``SCHEMA_MISSING`` before the migration;
+                ``SPACE_MISMATCH`` or ``EMBEDDER_UNAVAILABLE`` when there is one whose queries cannot be embedded here.
         """
-        if self._current is not None:
-            return self._current
-        fault = self._fault or _no_space()
-        raise UnavailableError(fault.code, fault.message, where=fault.where, remedy=fault.remedy)
+        if self._current is None:
+            raise self._unavailable()
+        return self._current
 
     @property
     def lexical(self) -> bool | None:
@@ -57,10 +56,10 @@ class ActiveSpace:
         """The active space as it is recorded, whether or not its queries can be embedded here.
 
         Raises:
-            UnavailableError: ``SPACE_UNKNOWN``.
+            UnavailableError: ``SPACE_UNKNOWN``, ``SCHEMA_MISSING``.
         """
         if self._recorded is None:
-            raise _no_space()
+            raise self._unavailable()
         return self._recorded
 
     async def refresh(self) -> None:
@@ -94,6 +93,10 @@ class ActiveSpace:
     def _is_same_space(self, recorded: RecordedSpace) -> bool:
         known = self._recorded
         return known is not None and (known.space_id, known.space) == (recorded.space_id, recorded.space)
+
+    def _unavailable(self) -> UnavailableError:
+        fault = self._fault or _no_space()
+        return UnavailableError(fault.code, fault.message, where=fault.where, remedy=fault.remedy)
 
     def _become(self, recorded: RecordedSpace | None, current: SearchSpace | None, fault: CauceError | None) -> None:
         self._recorded, self._current, self._fault = recorded, current, fault

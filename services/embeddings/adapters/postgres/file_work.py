@@ -140,7 +140,7 @@ class PostgresFileWork:
     async def give_back(
         self, claim: ClaimedFile, code: str, message: str, *, delay_seconds: float, counts: bool
     ) -> None:
-        """Return the file to the queue after a passing fault, which stays visible."""
+        """Return the file to the queue after a passing fault, which stays visible, unless it was asked for anew."""
         await self._give_back(claim, delay_seconds, code, message, counts)
 
     async def release(self, claim: ClaimedFile) -> None:
@@ -154,7 +154,7 @@ class PostgresFileWork:
     async def forget(self, claim: ClaimedFile) -> None:
         """Remove the file and its chunks, and announce it. Raises LeaseLostError."""
         async with self._pool.acquire() as connection, connection.transaction():
-            _require(await connection.fetchval(load_query(_PACKAGE, "forget_file"), claim.file_id, claim.lease_token))
+            _require(await connection.fetchval(load_query(_PACKAGE, "forget_file"), *_fence(claim)))
             await _announce(connection, FILE_EMBEDDING_REMOVED, claim)
 
     async def _report(self, claim: ClaimedFile, stage: str | None, done: int | None, total: int | None) -> None:
@@ -172,7 +172,7 @@ class PostgresFileWork:
         large: bool = False,
     ) -> None:
         query = load_query(_PACKAGE, "give_back_file")
-        await self._pool.execute(query, claim.file_id, claim.lease_token, delay, code, message, counts, large)
+        await self._pool.execute(query, *_fence(claim), delay, code, message, counts, large)
 
 
 def _claimed(row: asyncpg.Record) -> ClaimedFile:

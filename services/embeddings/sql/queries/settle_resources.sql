@@ -1,7 +1,7 @@
 -- End the reconcile of the resources $3 of type $1, where the lease $2 still holds and $5, if
 -- it is one, is the space that is active until this transaction ends. All of the batch ($12) is locked, in
--- one order. What was asked for again meanwhile goes back to the queue, to rest there for $11 seconds. A revision that
--- was not read is the present one. Returns the resources that were settled.
+-- one order. What was asked for again meanwhile goes back to the queue, to rest there for $11 seconds, and no fault is
+-- said of it. A revision that was not read is the present one. Returns the resources that were settled.
 WITH held AS (
     SELECT entity_id
     FROM module_embeddings_resource
@@ -32,8 +32,8 @@ SET status = CASE
     ),
     recipe = $4,
     space_id = CASE WHEN outcome.error_code IS NULL THEN $5::smallint END,
-    error_code = outcome.error_code,
-    error_message = outcome.error_message,
+    error_code = CASE mirror.generation WHEN mirror.claimed_generation THEN outcome.error_code END,
+    error_message = CASE mirror.generation WHEN mirror.claimed_generation THEN outcome.error_message END,
     available_at = now() + make_interval(secs => $11),
     attempts = CASE WHEN outcome.error_code IS NULL THEN 0 ELSE mirror.attempts END,
     lease_token = NULL,

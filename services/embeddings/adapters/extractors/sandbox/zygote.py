@@ -49,6 +49,8 @@ class Zygote:
         except EOFError:
             for pid in self._watches:
                 os.kill(pid, signal.SIGKILL)
+        finally:
+            signal.set_wakeup_fd(-1)  # their ends wake nobody, and the socket goes before they are known
 
     def _fork(self) -> None:
         request, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)

@@ -245,3 +245,42 @@ class TestRtf:
     )
     def test_numbers_out_of_bounds_lose_no_text(self, text_of, body, text):
         assert text_of(documents.rtf(body)) == text
+
+
+class TestMail:
+    @pytest.mark.parametrize(
+        ("plain", "html", "text"),
+        [
+            (
+                "Vea la versión HTML.",
+                "<p>El caudal es de 12 bar, y no más de eso.</p>",
+                "El caudal es de 12 bar, y no más de eso.\n\nVea la versión HTML.",
+            ),
+            (
+                "Vea el HTML adjunto, por favor.",
+                "<p>Caudal: 12 bar.</p>",
+                "Vea el HTML adjunto, por favor.\n\nCaudal: 12 bar.",
+            ),
+            (
+                "*Hola* <https://a.b/c>\n\n[image: logo.png]",
+                "<p><b>Hola</b></p>",
+                "*Hola* <https://a.b/c>\n\n[image: logo.png]",
+            ),
+            (
+                "Hola, Ana.\n\nPD: son 12 bar.",
+                "<p>Hola, querida Ana, ¿cómo te va hoy a ti?</p>",
+                "Hola, querida Ana, ¿cómo te va hoy a ti?\n\nPD: son 12 bar.",
+            ),
+        ],
+    )
+    def test_of_several_versions_the_fullest_is_read_and_what_it_lacks(self, text_of, plain, html, text):
+        _, body = text_of(documents.mail(plain, html=html)).split("\n\n", 1)
+        assert body == text
+
+    def test_an_invitation_says_what_when_and_where(self, text_of):
+        calendar = (
+            "BEGIN:VCALENDAR\r\nBEGIN:VTIMEZONE\r\nDTSTART:16010101T020000\r\nEND:VTIMEZONE\r\nBEGIN:VEVENT\r\n"
+            "SUMMARY;LANGUAGE=es:Revisión\\, sala\r\n  norte\r\nDTSTART;TZID=x:20260301T100000\r\nEND:VEVENT\r\n"
+        )
+        head = "From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: text/calendar; charset=utf-8\n\n"
+        assert text_of((head + calendar).encode()).endswith("SUMMARY: Revisión, sala norte\nDTSTART: 20260301T100000")

@@ -107,8 +107,21 @@ async def test_an_archive_within_an_archive_is_not_unpacked(extract):
     nested = documents.rezipped(documents.word("hola"), {"word/embeddings/inner.docx": inner})
     document = await extract(nested, unpacked_bytes=4 * MIB)
     assert [page.text for page in document.pages] == ["hola"]
+    for member in ("inner.zip", "inner"):
+        with pytest.raises(ResourceLimitError, match="nesting: "):
+            await extract(documents.archive({member: inner}), "a.zip")
+    with pytest.raises(ResourceLimitError, match="unpacked_bytes: "):
+        await extract(documents.archive({"a.bin": bytes(5 * MIB)}), "a.zip", unpacked_bytes=4 * MIB)
     with pytest.raises(ExtractionError, match="UNSUPPORTED_MEDIA_TYPE: the file is a ZIP archive"):
-        await extract(documents.archive({"inner.zip": inner}), "a.zip")
+        await extract(documents.archive({"carta.docx": documents.word("hola")}), "a.zip")
+
+
+async def test_documents_within_one_another_share_the_limit(extract):
+    inner = documents.word_of("<w:altChunk r:id='a.txt'/>", {"a.txt": ("aFChunk", bytes(3 * MIB))})
+    body = "<w:p><w:r><w:t>hola</w:t></w:r></w:p><w:altChunk r:id='a.docx'/>"
+    outer = documents.word_of(body, {"a.docx": ("aFChunk", inner), "b.bin": ("x", bytes(2 * MIB))})
+    with pytest.raises(ResourceLimitError, match="unpacked_bytes: "):
+        await extract(outer, unpacked_bytes=4 * MIB)
 
 
 async def test_a_path_that_leads_out_of_an_archive_writes_nothing_and_reads_nothing(extract, tmp_path):

@@ -21,6 +21,11 @@ _TELLING = {"from", "to", "subject", "date", "message-id", "mime-version", "rece
 _HEADER = re.compile(rb"^([A-Za-z][A-Za-z0-9-]*):[ \t]", re.MULTILINE)
 _MIN_TELLING = 3
 _ATTACHED = "[Adjunto: "
+_HTML = ("text/html", "text/x-amp-html", "text/watch-html")
+_BLANK_LINE = re.compile(r"\n\s*\n")
+_WORD = re.compile(r"[^\W_]+")
+_ADDRESS = re.compile(r"\b(?:\w+://|mailto:|tel:)\S+|\[(?:cid|image):[^\]\n]*\]")
+_EVENT = re.compile(r"^(SUMMARY|LOCATION|DTSTART|DTEND|DESCRIPTION)[^:\r\n]*:([^\r\n]*)", re.MULTILINE)
 
 
 def recognise(sample: Sample) -> str | None:
@@ -62,17 +67,24 @@ def _part(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
 
 
 def _alternative(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
-    """The first version of a message, the plain one, unless another has more than twice its text; then what is attached
-    to the others."""
+    """The version of a message with the most words, the first of equal ones; then, of the others, what is attached and
+    each paragraph that has a word which that one lacks."""
     versions = [list(_part(inner, limits)) for inner in _parts(part)]
-    sizes = [sum(len(str(piece).split()) for piece in one if not _is_attached(piece)) for one in versions]
-    chosen = next((one for one, size in zip(versions, sizes, strict=True) if 2 * size >= max(sizes)), [])
-    yield from chosen
-    yield from (piece for one in versions for piece in one if _is_attached(piece) and piece not in chosen)
+    fullest = max(versions, key=lambda one: sum(len(_words(piece)) for piece in one), default=[])
+    known = {word for piece in fullest for word in _words(piece)}
+    yield from fullest
+    for piece in (piece for one in versions if one is not fullest for piece in one):
+        if not isinstance(piece, str) or piece.startswith(_ATTACHED):
+            yield from (piece,) if piece not in fullest else ()
+        else:
+            yield from (text for text in _BLANK_LINE.split(piece) if not known.issuperset(_words(text)))
 
 
-def _is_attached(piece: str | PageImage) -> bool:
-    return not isinstance(piece, str) or piece.startswith(_ATTACHED)
+def _words(piece: str | PageImage) -> list[str]:
+    """The words of a text, without addresses: in HTML they stand behind the words of a link."""
+    if not isinstance(piece, str) or piece.startswith(_ATTACHED):
+        return []
+    return _WORD.findall(_ADDRESS.sub("", piece).casefold())
 
 
 def _parts(message: Message) -> list[Message]:
@@ -84,14 +96,23 @@ def _content(part: Message, kind: str, limits: ExtractionLimits) -> Iterator[str
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes):
         return
-    if kind == "text/html":
+    if kind in _HTML:
         yield from html_flow(decode_html(content, declared=part.get_content_charset()), limits)
+    elif kind == "text/calendar":
+        yield _event(decode(content, declared=part.get_content_charset()))
     elif kind.startswith(("text/", "multipart/")):  # several parts without the border that was declared
         yield decode(content, declared=part.get_content_charset())
     elif kind.startswith("image/"):
         image = page_image(content, limits)
         if image is not None:
             yield image
+
+
+def _event(calendar: str) -> str:
+    """What an invitation is to, where and when."""
+    _, _, event = re.sub(r"\r?\n[ \t]", "", calendar).partition("BEGIN:VEVENT")
+    lines = (f"{name}: {value}" for name, value in _EVENT.findall(event))
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] in "nN" else match[1], "\n".join(lines))
 
 
 FORMAT = Format(name="mail", media_types={"message/rfc822": (".eml",)}, recognise=recognise, read=read, is_text=True)

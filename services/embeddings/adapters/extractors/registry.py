@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path, PurePath
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.encoding import is_text
 from services.embeddings.adapters.extractors.format import Format, Sample, Source, corrupt
 from services.embeddings.adapters.extractors.limits import ExtractionLimits, limit_behind
 from services.embeddings.domain.document import Page, PageImage
-from services.embeddings.domain.errors import ExtractionError
+from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 from services.embeddings.domain.placed_text import sanitised
 
 HEAD_BYTES = 64 * 1024
 PLAIN_TEXT = "text/plain"
 
 # What is recognised only to say what it is.
-_UNREADABLE = {
+_ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "gzip data",
     b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
     b"Rar!": "a RAR archive",
     b"BZh": "bzip2 data",
     b"\xfd7zXZ": "xz data",
+}
+_ARCHIVE_SUFFIXES = {".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".tar"}
+_UNREADABLE = _ARCHIVES | {
     b"\xd7\xcd\xc6\x9a": "a WMF image",
     b"\x7fELF": "a program",
     b"MZ": "a program",
@@ -122,7 +125,11 @@ def _open(
     declaration = Message()
     declaration["Content-Type"] = media_type
     declared = media_type.partition(";")[0].strip().lower()
-    found, actual = _resolve(formats(options), sample, PurePath(name).suffix.lower(), declared)
+    if (resolved := _resolve(formats(options), sample, PurePath(name).suffix.lower(), declared)) is None:
+        if sample.members:
+            _refuse_bomb(path, limits)
+        raise _unsupported(sample, declared)
+    found, actual = resolved
     return found, Source(path, actual, limits, declaration.get_content_charset())
 
 
@@ -140,7 +147,7 @@ def _sample(path: Path) -> Sample:
     return Sample(head)
 
 
-def _resolve(candidates: Sequence[Format], sample: Sample, suffix: str, declared: str) -> tuple[Format, str]:
+def _resolve(candidates: Sequence[Format], sample: Sample, suffix: str, declared: str) -> tuple[Format, str] | None:
     for candidate in candidates:
         if media_type := candidate.recognise(sample):
             return candidate, media_type
@@ -153,9 +160,26 @@ def _resolve(candidates: Sequence[Format], sample: Sample, suffix: str, declared
     matching = [(candidate, media_type) for candidate, media_type in hints if candidate.is_text == has_text]
     if not matching and has_text:
         matching = [(candidate, PLAIN_TEXT) for candidate in candidates if PLAIN_TEXT in candidate.media_types]
-    if not matching:
-        raise _unsupported(sample, declared)
-    return matching[0]
+    return matching[0] if matching else None
+
+
+def _refuse_bomb(path: Path, limits: ExtractionLimits) -> None:
+    """Raise ResourceLimitError for an archive that unpacks to more than is read, or that holds archives."""
+    documents = {suffix for found in formats() for suffixes in found.media_types.values() for suffix in suffixes}
+    with ZipFile(path) as archive:
+        members = archive.infolist()
+        limits.require("unpacked_bytes", sum(member.file_size for member in members))
+        for member in members:
+            suffix = PurePath(member.filename).suffix.lower()
+            if suffix in _ARCHIVE_SUFFIXES or (suffix not in documents and _beginning(archive, member) in _ARCHIVES):
+                raise ResourceLimitError("nesting", "the file is an archive that holds archives, which are not opened")
+
+
+def _beginning(archive: ZipFile, member: ZipInfo) -> bytes:
+    with suppress(BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError), archive.open(member) as file:
+        head = file.read(8)
+        return next((magic for magic in _ARCHIVES if head.startswith(magic)), b"")
+    return b""
 
 
 def _unsupported(sample: Sample, declared: str) -> ExtractionError:

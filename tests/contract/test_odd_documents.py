@@ -284,3 +284,49 @@ class TestMail:
         )
         head = "From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: text/calendar; charset=utf-8\n\n"
         assert text_of((head + calendar).encode()).endswith("SUMMARY: Revisión, sala norte\nDTSTART: 20260301T100000")
+
+
+class TestOpenDocument:
+    def test_lists_and_headings_have_the_numbers_that_are_shown_before_them(self, text_of):
+        def level(kind: str, depth: int, form: str, more: str = "") -> str:
+            return f'<text:{kind} text:level="{depth}" style:num-format="{form}" style:num-suffix="." {more}/>'
+
+        two = level("list-level-style-number", 1, "1") + level(
+            "list-level-style-number", 2, "a", 'text:display-levels="2"'
+        )
+        outline = level("outline-level-style", 1, "I") + level("outline-level-style", 2, "1", 'text:display-levels="2"')
+        styles = (
+            f'<text:list-style style:name="L">{two}</text:list-style><text:outline-style>{outline}</text:outline-style>'
+            '<text:list-style style:name="B"><text:list-level-style-bullet text:level="1"/></text:list-style>'
+        )
+
+        def item(*parts: str, more: str = "") -> str:
+            texts = (part if part.startswith("<") else f"<text:p>{part}</text:p>" for part in parts)
+            return f"<text:list-item {more}>{''.join(texts)}</text:list-item>"
+
+        def listed(*items: str, style: str = "L", more: str = "") -> str:
+            return f'<text:list text:style-name="{style}" {more}>{"".join(items)}</text:list>'
+
+        def heading(text: str, depth: int) -> str:
+            return f'<text:h text:outline-level="{depth}">{text}</text:h>'
+
+        body = [
+            *(heading("Uno", 1), heading("Frío", 2), heading("Dos", 1)),
+            listed(item("a", "más"), item("b", listed(item("x"), item("y"))), item(listed(item("z")))),
+            "<text:p>Texto</text:p>",
+            listed(item("c"), more='text:continue-numbering="true"'),
+            listed(item("d", more='text:start-value="7"'), "<text:list-header><text:p>e</text:p></text:list-header>"),
+            listed(item("f"), style="B"),
+        ]
+        assert text_of(documents.open_document("".join(body), styles)).split("\n\n") == [
+            *("I. Uno", "I.1. Frío", "II. Dos"),
+            *("1. a\nmás\n2. b\n2.a. x\n2.b. y\n2.c. z", "Texto", "3. c", "7. d\ne", "f"),
+        ]
+
+    def test_formulas_and_raised_digits_are_written_on_the_line(self, text_of):
+        style = '<style:style style:name="T1"><style:text-properties style:text-position="super 58%"/></style:style>'
+        frame = '<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>'
+        body = f'<text:p>10<text:span text:style-name="T1">3</text:span> bar, 2{frame}</text:p>'
+        formula = b"<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math>"
+        data = documents.open_document(body, style, {"Object 1/content.xml": formula})
+        assert text_of(data) == "10^3 bar, 2 1/2"

@@ -1,13 +1,13 @@
-"""The numbers that Word writes before paragraphs by itself: those of headings, articles and lists."""
+"""The numbers that word processors write before paragraphs by themselves: of headings, articles and lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from services.embeddings.adapters.extractors.archive import attribute, local
+from services.embeddings.adapters.extractors.archive import attribute, local, whole
 
 _PLACE = re.compile(r"%([1-9])")
 _ROMAN = [(1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")]
@@ -90,6 +90,90 @@ class Numbering:
             levels = self._levels.get(key, {})
             depth = next((at for one in chain for at, level in levels.items() if level.style == one), None)
         return key, depth or 0
+
+
+class _OpenLevel(NamedTuple):
+    """How a level of an OpenDocument list is numbered; ``levels`` is how many of them its number shows, itself last."""
+
+    start: int
+    kind: str
+    prefix: str
+    suffix: str
+    levels: int
+
+
+class OpenNumbering:
+    """Counts the numbered paragraphs of an OpenDocument text, whose lists and their items must come in its order."""
+
+    def __init__(self, parts: Iterable[Element]) -> None:
+        found = [one for part in parts for one in part.iter() if local(one) in ("list-style", "outline-style")]
+        self._styles = {
+            _OUTLINE if local(one) == "outline-style" else attribute(one, "name"): _open_levels(one) for one in found
+        }
+        self._counts: dict[str, dict[int, int]] = {_OUTLINE: {}}
+        self._open: list[str] = []
+        self._counting: dict[int, int] = {}
+        self._item: Element | None = None
+
+    def begin(self, listed: Element) -> None:
+        """Begin a list, in another or not: a new one, or one that goes on with what another began."""
+        style = attribute(listed, "style-name") or (self._open[-1] if self._open else "")
+        if not self._open:
+            before = attribute(listed, "continue-list") or (
+                style if attribute(listed, "continue-numbering") == "true" else ""
+            )
+            self._counting = self._counts.get(before, {}) if before else {}
+            self._counts[style] = self._counts[attribute(listed, "id")] = self._counting
+        self._open.append(style)
+
+    def end(self) -> None:
+        """End the list that began last."""
+        self._open.pop()
+
+    def item(self, item: Element) -> None:
+        """Begin an item, whose first paragraph has its number, or a header of a list, which has none."""
+        self._item = item if local(item) == "list-item" else None
+
+    def label(self, paragraph: Element) -> str:
+        """The number as it is shown, empty for a paragraph without one and for a bullet."""
+        if self._item is not None:
+            start = whole(self._item, "start-value")
+            self._item = None
+            return self._next(self._open[-1], self._counting, len(self._open), start)
+        if self._open or local(paragraph) != "h" or attribute(paragraph, "is-list-header") == "true":
+            return ""
+        return self._next(_OUTLINE, self._counts[_OUTLINE], whole(paragraph, "outline-level") or 1, None)
+
+    def _next(self, style: str, counts: dict[int, int], depth: int, start: int | None) -> str:
+        levels = self._styles.get(style, {})
+        level = levels.get(depth, _UNNUMBERED)
+        counts[depth] = counts.get(depth, level.start - 1) + 1 if start is None else start
+        for deeper in [at for at in counts if at > depth]:
+            del counts[deeper]
+        shown = (
+            _shown(counts.get(at, levels[at].start), levels[at].kind)
+            for at in sorted(levels)
+            if depth - level.levels < at <= depth and levels[at].kind != "none"
+        )
+        return "" if level.kind == "none" else f"{level.prefix}{'.'.join(shown)}{level.suffix}".strip()
+
+
+_OUTLINE = "\0outline"
+_UNNUMBERED = _OpenLevel(1, "none", "", "", 1)
+_KINDS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+
+
+def _open_levels(style: Element) -> dict[int, _OpenLevel]:
+    return {
+        whole(one, "level") or 1: _OpenLevel(
+            1 if (start := whole(one, "start-value")) is None else start,
+            _KINDS.get(attribute(one, "num-format"), "none"),
+            attribute(one, "num-prefix"),
+            attribute(one, "num-suffix"),
+            whole(one, "display-levels") or 1,
+        )
+        for one in style
+    }
 
 
 def _goes_on(level: _Level | None, depth: int) -> bool:

@@ -353,6 +353,21 @@ async def test_the_database_refuses_an_impossible_state(world: World, change: st
         await world.source.execute(f"UPDATE module_embeddings_files_file SET {change}")
 
 
+async def test_what_a_wrong_clock_would_keep_waiting_for_days_is_done_at_once(world: World) -> None:
+    file_ids = [await store_file(world.source, f"{number}.pdf") for number in range(3)]
+    await world.mirror.mark([uploaded(file_id) for file_id in file_ids])
+    held, *_ = await world.work.claim(2)
+    await world.source.execute(
+        """UPDATE module_embeddings_files_file
+           SET lease_expires_at = CASE file_id WHEN $1 THEN now() + interval '2 days' ELSE lease_expires_at END,
+               available_at = available_at + interval '2 days'""",
+        held.file_id,
+    )
+
+    assert await world.mirror.sweep() == {"STUCK": 2}
+    assert len(await world.work.claim(10)) == 2
+
+
 async def test_release_of_an_unknown_lease_changes_nothing(world: World) -> None:
     file_id = await store_file(world.source)
     await world.mirror.mark([uploaded(file_id)])

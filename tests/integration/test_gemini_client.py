@@ -117,6 +117,7 @@ async def test_being_asked_to_wait_is_obeyed_and_uses_up_no_attempt(gemini: Gemi
         {"retry_info": "600s"},
         {"retry_info": "600.5s", "retry_after": "1"},
         {"retry_after": "600"},
+        {"retry_after": "1e12"},
         {"retry_after": format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)},
     ],
 )

@@ -35,6 +35,7 @@ from services.chassis.settings import KafkaSettings
 
 BATCH = 500
 SHUTDOWN_SECONDS = 5.0
+MEASURE_SECONDS = 5.0
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 Record: TypeAlias = ConsumerRecord
 Handler = Callable[[Sequence[Event]], Awaitable[None]]
@@ -122,7 +123,8 @@ class Intake:
                 self._fault = None if assigned else "no partitions assigned yet"
                 if consumer is not None:
                     with suppress(KafkaError, TimeoutError):
-                        await self._measure(consumer, assigned)
+                        async with asyncio.timeout(MEASURE_SECONDS):
+                            await self._measure(consumer, assigned)
                 await asyncio.sleep(1.0)
         finally:
             await self._broker.stop()

@@ -35,8 +35,8 @@ from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
 from services.chassis.models.structured import (
     THINKING_TOKENS,
     UNCOMPRESSED,
+    asked_seconds,
     bound_answer,
-    finite_seconds,
     invalid_answer,
     read_answer,
     retry_after,
@@ -450,7 +450,7 @@ def _asked_delay(error: errors.APIError) -> float | None:
     details = body.get("error", body).get("details") or []
     for detail in details:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
-            delays.append(finite_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
+            delays.append(asked_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
     return max((delay for delay in delays if delay is not None), default=None)
 
 

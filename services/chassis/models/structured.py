@@ -61,26 +61,31 @@ UNCOMPRESSED = {"Accept-Encoding": "identity"}
 """Headers that go with ``bound_answer``."""
 
 
+LONGEST_WAIT_SECONDS = 3_600.0
+"""A provider that asks for more is asked again after this: no header stops the work for good."""
+
+
 def retry_after(value: str | None) -> float | None:
     """The seconds that a header ``Retry-After`` asks for, as a number or as a date; None without one."""
     if value is None:
         return None
-    seconds = finite_seconds(value)
+    seconds = asked_seconds(value)
     if seconds is None:
         try:
-            seconds = max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+            there = parsedate_to_datetime(value).astimezone(UTC)
         except ValueError:
             return None
+        seconds = asked_seconds(max(0.0, (there - datetime.now(UTC)).total_seconds()))
     return seconds
 
 
-def finite_seconds(text: str) -> float | None:
-    """A number of seconds, None for anything else."""
+def asked_seconds(text: str | float) -> float | None:
+    """A number of seconds, at most ``LONGEST_WAIT_SECONDS``; None for anything else."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and value >= 0 else None
+    return min(value, LONGEST_WAIT_SECONDS) if math.isfinite(value) and value >= 0 else None
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

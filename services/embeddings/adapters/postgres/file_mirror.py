@@ -42,9 +42,14 @@ class PostgresFileMirror:
                 await _remove(connection, deleted)
 
     async def sweep(self) -> Counter[str]:
-        """Repair what events did not bring: mark files missing or stale, remove orphans. Return counts by reason."""
+        """Repair what events did not bring: mark files missing or stale, remove orphans. Return counts by reason.
+
+        What waits for longer than anything has to is STUCK, and is done at once.
+        """
         found: Counter[str] = Counter()
         async with self._pool.acquire() as connection, connection.transaction():
+            stuck = await connection.fetch(load_query(_PACKAGE, "free_stuck_files"))
+            found.update("STUCK" for _ in stuck)
             rows = await connection.fetch(load_query(_PACKAGE, "sweep_files"), SWEEP_BATCH)
             found.update(row["reason"] for row in rows)
             marked = [row["file_id"] for row in rows if row["reason"] != "ORPHANED"]

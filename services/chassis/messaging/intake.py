@@ -85,7 +85,7 @@ class Intake:
             kafka.kafka_bootstrap,
             security=_security(kafka),
             allow_auto_create_topics=False,
-            graceful_timeout=5,
+            graceful_timeout=SHUTDOWN_SECONDS,
             logger=None,
         )
         self._subscriber = self._broker.subscriber(

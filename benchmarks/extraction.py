@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import tempfile
@@ -67,6 +68,7 @@ def measure_speed(path: Path, rounds: int) -> dict[str, float]:
     """Pages a second of processor time in this process: bare, and by each reader; the ratios are to bare."""
     seconds: dict[str, list[float]] = {"bare": [], **{reader: [] for reader in READERS}}
     pages = 0
+    gc.freeze()  # as the process that documents are read in
     for _ in range(rounds):
         for name, times in seconds.items():
             started = time.process_time()

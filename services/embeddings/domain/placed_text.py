@@ -29,6 +29,8 @@ class PlacedText(NamedTuple):
     def joined(cls, parts: Iterable[PlacedText]) -> PlacedText:
         """The parts one after another."""
         parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
         offsets = accumulate((len(part.text) for part in parts), initial=0)
         spans = (
             span.moved(offset) if offset else span

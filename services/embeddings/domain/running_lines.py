@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -56,7 +57,8 @@ class RunningLines:
 
 def _middle(page: PlacedText, start: int, end: int) -> float | None:
     """How far from the top of the page the characters stand, None where that is not known."""
-    rects = (span.rect for span in page.spans if span.start < end and start < span.end)
+    first = bisect_right(page.spans, start, key=lambda span: span.end)
+    rects = (span.rect for span in page.spans[first : first + 1] if span.start < end)
     return next(((rect.y0 + rect.y1) / 2 for rect in rects), None)
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from PIL import Image
@@ -76,6 +77,7 @@ _MAX_CHARACTERS_ONCE = 50_000
 _WITHOUT_DATA = "truncated image"
 _INVISIBLE = 3
 _RIGHTWARDS = 0.5
+_LENGTHS = itemgetter("x", "y", "w", "h")
 _BUFFER_BYTES = 64 * 1024
 
 
@@ -316,22 +318,20 @@ def _blocks(text_page: Any) -> list[dict[str, Any]]:
 
 def _boxes(found: Any, lines: list[dict[str, Any]]) -> Iterator[tuple[tuple[int, int], Box]]:
     """A block as one box where its lines run rightwards, each below the one before, else line by line."""
-    written = [(line["text"].strip(), _rect(line["bbox"])) for line in lines]
-    shown = [(text, rect) for text, rect in written if text]
-    if _is_ordinary(found, written):
-        if shown:
-            x0, y0, x1, y1 = zip(*(rect for _, rect in shown), strict=True)
-            spans, offset = [], 0
-            for text, rect in shown:
+    texts = [line["text"].strip() for line in lines]
+    rects = [_rect(line["bbox"]) for line in lines]
+    if _is_ordinary(found, rects):
+        spans, offset = [], 0
+        for text, rect in zip(texts, rects, strict=True):
+            if text:
                 spans.append(Span(offset, offset + len(text), rect))
                 offset += len(text) + 1
-            placed = PlacedText("\n".join(text for text, _ in shown), tuple(spans))
-            yield (
-                (1, 0),
-                Box(min(x0) / TENTHS, min(y0) / TENTHS, max(x1) / TENTHS, max(y1) / TENTHS, placed),
-            )
+        if spans:
+            x0, y0, x1, y1 = zip(*(rect for _, _, rect in spans), strict=True)
+            placed = PlacedText("\n".join(filter(None, texts)), tuple(spans))
+            yield (1, 0), Box(min(x0) / TENTHS, min(y0) / TENTHS, max(x1) / TENTHS, max(y1) / TENTHS, placed)
         return
-    for line, (text, rect) in zip(found, written, strict=True):
+    for line, text, rect in zip(found, texts, rects, strict=True):
         if text:
             direction = line.m_internal.dir
             turned = round(direction.x), round(direction.y)
@@ -341,15 +341,16 @@ def _boxes(found: Any, lines: list[dict[str, Any]]) -> Iterator[tuple[tuple[int,
 
 def _rect(box: dict[str, int]) -> Rect:
     """The rectangle, whose lengths are each cut off to a whole tenth."""
-    return Rect(box["x"], box["y"], box["x"] + box["w"] + 2, box["y"] + box["h"] + 2)
+    x, y, width, height = _LENGTHS(box)
+    return Rect(x, y, x + width + 2, y + height + 2)
 
 
-def _is_ordinary(found: Any, lines: list[tuple[str, Rect]]) -> bool:
+def _is_ordinary(found: Any, rects: list[Rect]) -> bool:
     """Whether the lines of a block run rightwards, told by the first, each below the middle of the one before."""
     first = next(iter(found), None)
     if first is None or first.m_internal.dir.x < _RIGHTWARDS:
         return False
-    return all(2 * below.y0 > above.y0 + above.y1 for (_, above), (_, below) in pairwise(lines))
+    return all(2 * below > top + bottom for (_, top, _, bottom), (_, below, _, _) in pairwise(rects))
 
 
 FORMAT = Format(name="PDF", media_types=MEDIA_TYPES, recognise=recognise, read=read, render=render)

@@ -95,7 +95,7 @@ def in_reading_order(boxes: Sequence[Box]) -> PlacedText:
 
     Boxes side by side are one row, parted by a tab where there is space between them, unless they are columns of prose.
     """
-    rows = list(_rows(boxes) if len(boxes) <= _MAX_BOXES else boxes)
+    rows = list(_rows(boxes) if 1 < len(boxes) <= _MAX_BOXES else boxes)
     parts = [row.placed for row in rows[:1]]
     for above, below in pairwise(rows):
         gap = below.y0 - above.y1

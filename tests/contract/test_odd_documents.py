@@ -205,6 +205,14 @@ class TestExcel:
         rows = "".join(f'<row r="{n}"><c r="XFD{n}"><v>{n}</v></c></row>' for n in range(1, 20_001))
         assert text_of(sheet_of(f'{rows}<row r="1048576"><c r="A1048576"><v>7</v></c></row>')).endswith("20000\n\n7")
 
+    def test_a_cell_over_several_rows_is_said_in_each_of_them(self, text_of):
+        rows = (
+            '<row r="1"><c r="B1"><v>5</v></c><c r="D1"><v>1</v></c></row><row r="2"><c r="A2"><v>9</v></c>'
+            '<c r="D2"><v>2</v></c></row><row r="3"><c r="B3"/></row><row r="4"><c r="D4"><v>4</v></c></row>'
+        )
+        merged = '<mergeCells><mergeCell ref="B1:C3"/><mergeCell ref="nada"/><mergeCell ref="Z9:Z99"/></mergeCells>'
+        assert text_of(sheet_of(rows, merged)) == "H\n\n5 | 1\n9 | 5 | 2\n\n4"
+
     @pytest.mark.parametrize(
         ("cells", "text"),
         [
@@ -218,6 +226,23 @@ class TestExcel:
     )
     def test_a_bad_attribute_costs_no_other_cell(self, text_of, cells, text):
         assert text_of(sheet_of(cells)) == f"H\n\n{text}"
+
+
+class TestPowerPoint:
+    @pytest.mark.parametrize(
+        ("inner", "text"),
+        [
+            ('<r><t>10</t></r><r><rPr baseline="30000"/><t>3</t></r><r><rPr baseline="0"/><t> bar</t></r>', "10^3 bar"),
+            (
+                "<AlternateContent><Choice><m><oMath><f><num><r><t>1</t></r></num><den><r><t>2</t></r></den></f></oMath></m>"
+                "</Choice><Fallback><r><t>viejo</t></r></Fallback></AlternateContent>",
+                "1/2",
+            ),
+        ],
+    )
+    def test_formulas_and_raised_digits_are_written_on_the_line(self, text_of, inner, text):
+        slide = f"<sld><sp><txBody><p>{inner}</p></txBody></sp></sld>"
+        assert text_of(documents.rezipped(documents.powerpoint(("", [], "")), {"ppt/slides/slide1.xml": slide})) == text
 
 
 class TestCsv:
@@ -241,10 +266,19 @@ class TestRtf:
             (r"a\u128512?b\u-10179?\u-8704?", "a\U0001f600b\U0001f600"),
             (r"a\u99999999999?b\u-70000?c", "a\ufffdb\ufffdc"),
             (r"a\bin999999999 b", "ab"),
+            (
+                r"10{\super 3} bar, 10{\super -3\'41}{\i 5} m{\super 3}, 10\sub 1\nosupersub 2",
+                "10^3 bar, 10^-3A5 m3, 10_1 2",
+            ),
+            (r"uno{\super 1}{\footnote {\super 1}nota} dos", "uno1 1nota  dos"),
+            (r"{\mmath{\*\moMath{\mf{\*\mfPr x}{\mnum{\mr 1}}{\mden{\mr 2}}}}}", "1/2"),
+            (r"{\f2 a}a{\f2\u-3998 ?\'b7}", "αaβ•"),
+            (r"{\deleted no}sí", "sí"),
         ],
     )
     def test_numbers_out_of_bounds_lose_no_text(self, text_of, body, text):
-        assert text_of(documents.rtf(body)) == text
+        source = documents.rtf(body).replace(b"{\\fonttbl", rb"{\fonttbl{\f2\fcharset2 Symbol;}")
+        assert text_of(source) == text
 
 
 class TestMail:
@@ -276,6 +310,12 @@ class TestMail:
     def test_of_several_versions_the_fullest_is_read_and_what_it_lacks(self, text_of, plain, html, text):
         _, body = text_of(documents.mail(plain, html=html)).split("\n\n", 1)
         assert body == text
+
+    def test_why_a_message_did_not_arrive_is_read(self, text_of):
+        head = "From: a@b.c\nTo: a@b.c\nSubject: x\nContent-Type: multipart/report; boundary=B\n\n--B\n"
+        head += "Content-Type: message/delivery-status\n\n"
+        status = "Reporting-MTA: x\n\nDiagnostic-Code: smtp; 550 no existe\n\n--B--\n"
+        assert text_of((head + status).encode()).endswith("Reporting-MTA: x\nDiagnostic-Code: smtp; 550 no existe")
 
     def test_an_invitation_says_what_when_and_where(self, text_of):
         calendar = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -111,7 +111,7 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def shown(parent: Element) -> Iterator[Element]:
+def shown(parent: Iterable[Element]) -> Iterator[Element]:
     """The children, and of alternatives the first that has anything: what newer programs show."""
     for child in parent:
         if local(child) == "AlternateContent":

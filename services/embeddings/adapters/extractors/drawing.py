@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from xml.etree.ElementTree import Element
 
 from services.embeddings.adapters.extractors.archive import Archive, attribute, local, shown
+from services.embeddings.adapters.extractors.formula import LEVEL, LOWERED, RAISED, formula_line, written
 from services.embeddings.adapters.extractors.tables import cell_above, table_text
 from services.embeddings.domain.document import PageImage
 
@@ -58,20 +59,29 @@ def _is_furniture(shape: Element) -> bool:
 
 def _lines(body: Element) -> str:
     """The paragraphs of a text body as lines."""
-    paragraphs = [element for element in body.iter() if local(element) == "p"] or [body]
-    return "\n".join("".join(map(_characters, paragraph.iter())).strip() for paragraph in paragraphs)
+    paragraphs: list[Iterable[Element]] = [element for element in body.iter() if local(element) == "p"]
+    return "\n".join(written("".join(_runs(paragraph))).strip() for paragraph in paragraphs or [[body]])
 
 
-def _characters(element: Element) -> str:
-    match local(element):
-        case "t":
-            return element.text or ""
-        case "br":
-            return "\n"
-        case "tab":
-            return "\t"
-        case _:
-            return ""
+def _runs(parent: Iterable[Element]) -> Iterator[str]:
+    for element in shown(parent):
+        match local(element):
+            case "t":
+                yield element.text or ""
+            case "br":
+                yield "\n"
+            case "tab":
+                yield "\t"
+            case "oMath":
+                yield formula_line(element)
+            case "r":
+                baseline = next((attribute(one, "baseline") for one in element if local(one) == "rPr"), "")
+                is_level = baseline in ("", "0", "0%")
+                yield "" if is_level else LOWERED if baseline.startswith("-") else RAISED
+                yield from _runs(element)
+                yield "" if is_level else LEVEL
+            case _:
+                yield from _runs(element)
 
 
 def _chart_text(chart: Element) -> str:

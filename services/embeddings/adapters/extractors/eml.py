@@ -56,6 +56,8 @@ def _part(part: Message, limits: ExtractionLimits) -> Iterator[str | PageImage]:
     kind = part.get_content_type()
     if kind == "multipart/alternative" and part.is_multipart():
         yield from _alternative(part, limits)
+    elif kind == "message/delivery-status":
+        yield "\n".join(f"{name}: {value}" for inner in _parts(part) for name, value in inner.items())
     elif part.is_multipart():
         read_inner = _message if kind == "message/rfc822" else _part
         for inner in _parts(part):

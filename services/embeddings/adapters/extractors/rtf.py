@@ -12,8 +12,10 @@ from enum import Enum, auto
 
 from services.embeddings.adapters.extractors.flow import flow_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source
+from services.embeddings.adapters.extractors.formula import LEVEL, LOWERED, RAISED, written
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.pictures import page_image
+from services.embeddings.adapters.extractors.symbols import symbol
 from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import Page, PageImage
 
@@ -25,15 +27,18 @@ _SKIPPED = frozenset(
     b"fonttbl colortbl stylesheet info filetbl revtbl rsidtbl listtable listoverridetable list listoverride listlevel"
     b" lfolevel leveltext levelnumbers listname generator themedata datastore"
     b" colorschememapping latentstyles xmlnstbl pgdsctbl fldinst bkmkstart bkmkend objdata objclass nonshppict pntext"
-    b" panose falt atnid atnauthor atndate atrfstart atrfend".split()
+    b" panose falt deleted atnid atnauthor atndate atrfstart atrfend".split()
 )
-_READ_AFTER_STAR = frozenset([b"shppict", b"shptxt", b"shpinst", b"footnote", b"annotation", b"fldrslt"])
+_NOTES = (b"footnote", b"annotation")
+_READ_AFTER_STAR = frozenset([b"shppict", b"shptxt", b"shpinst", b"fldrslt", b"moMath", b"moMathPara", *_NOTES])
 _CHARACTERS = {
     b"tab": "\t", b"line": "\n", b"emdash": "—", b"endash": "–", b"lquote": "‘", b"rquote": "’", b"ldblquote": "“",
     b"rdblquote": "”", b"bullet": "•", b"emspace": " ", b"enspace": " ",
+    b"super": RAISED, b"sub": LOWERED, b"nosupersub": LEVEL, b"mden": "/", b"msup": "^", b"msub": "_",
 }  # fmt: skip
 _SYMBOLS = {b"~": "\u00a0", b"_": "-", b"-": "", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
 _ANSI = "cp1252"
+_SYMBOL = "Symbol"
 _CHARSETS = {
     0: _ANSI, 77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gb18030", 136: "big5", 161: "cp1253", 162: "cp1254",
     163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
@@ -69,6 +74,7 @@ class _Group:
     target: _Target = _Target.TEXT
     encoding: str = _ANSI
     skip_after_unicode: int = 1
+    after: str = ""
 
 
 class _Reader:
@@ -131,6 +137,8 @@ class _Reader:
             self._outer.append(self._group)
         elif self._outer:
             ended, self._group = self._group, self._outer.pop()
+            if ended.after != self._group.after:
+                self._text.append(ended.after)
             if ended.target is _Target.PICTURE and self._group.target is not _Target.PICTURE:
                 self._end_picture()
             elif ended.target is _Target.FONTS:
@@ -143,12 +151,19 @@ class _Reader:
         elif word == b"pict" and self._group.target is not _Target.NOTHING:  # there, the same image for old readers
             self._group = replace(self._group, target=_Target.PICTURE)
         elif word == b"u" and number is not None:
-            self._characters(_character(number))
+            character = _character(number)
+            self._characters(symbol(_SYMBOL, ord(character)) if self._group.encoding == _SYMBOL else character)
             self._to_skip = self._group.skip_after_unicode
         elif word == b"uc":
             self._group = replace(self._group, skip_after_unicode=number or 0)
         elif word in (b"f", b"fcharset", b"deff", b"ansicpg", b"mac", b"pc"):
             self._set_encoding(word, number or 0)
+        elif word in (b"super", b"sub") and self._group.target is _Target.TEXT:
+            self._characters(_CHARACTERS[word])
+            self._group = replace(self._group, after=LEVEL)
+        elif word in _NOTES and self._group.target is _Target.TEXT:
+            self._characters(" ")
+            self._group = replace(self._group, after=" ")
         elif word in _CHARACTERS:
             self._one_character(_CHARACTERS[word])
         elif self._group.target is _Target.TEXT:
@@ -204,6 +219,8 @@ class _Reader:
             self._hex.append(data)
         elif self._group.target is _Target.TEXT:
             self._bytes += data[skipped:]
+        elif self._group.target is _Target.FONTS and data.startswith(_SYMBOL.encode()):
+            self._fonts[self._font] = _SYMBOL
 
     def _one_character(self, character: str) -> None:
         """A character by its name, which may stand in for one that Unicode gave before."""
@@ -220,7 +237,10 @@ class _Reader:
 
     def _decode(self) -> None:
         if self._bytes:
-            self._text.append(self._bytes.decode(self._group.encoding, "replace"))
+            if self._group.encoding == _SYMBOL:
+                self._text += [symbol(_SYMBOL, code) for code in self._bytes]
+            else:
+                self._text.append(self._bytes.decode(self._group.encoding, "replace"))
             self._bytes.clear()
 
     def _take_text(self) -> str:
@@ -228,7 +248,7 @@ class _Reader:
         text = "".join(self._text)
         self._text = []
         # Characters beyond the first 65,536 are given as two halves.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return written(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _end_paragraph(self) -> None:
         text = self._take_text()

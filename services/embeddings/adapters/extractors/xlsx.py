@@ -22,6 +22,7 @@ _BUILT_IN_PERCENTS = {9, 10}
 _LITERAL = re.compile(r'"[^"]*"|[\\_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _DATE, _TIME, _DURATION, _PERCENT = "date", "time", "duration", "percent"
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_AREA = re.compile(r"([A-Z]{1,3})(\d{1,7}):[A-Z]{1,3}(\d{1,7})")
 _COLUMN = re.compile(r"[A-Z]{1,3}")
 
 
@@ -72,21 +73,29 @@ class _Cells:
 
     def rows(self, sheet: bytes) -> Iterator[dict[int, str]]:
         """The rows that have cells, each with those by their columns, and a blank one where rows are left out."""
-        above = 0
+        rows: dict[int, dict[int, str]] = {}
+        number = 0
         for element in parse_elements(sheet):
-            if local(element) != "row":
-                continue
-            number = whole(element, "r") or above + 1
+            if local(element) == "row":
+                number = max(whole(element, "r") or 0, number + 1)
+                rows[number] = self._row(element)
+                element.clear()
+            elif local(element) == "mergeCell":
+                _reach_down(rows, attribute(element, "ref"))
+        above = 0
+        for number, row in rows.items():
             if number > above + 1:
                 yield {}
-            above = number
-            row: dict[int, str] = {}
-            column = 0
-            for cell in element:
-                column = max(_column(attribute(cell, "r")), column + 1)
-                row[column] = self._text(cell)
             yield row
-            element.clear()
+            above = number
+
+    def _row(self, row: Element) -> dict[int, str]:
+        cells: dict[int, str] = {}
+        column = 0
+        for cell in row:
+            column = max(_column(attribute(cell, "r")), column + 1)
+            cells[column] = self._text(cell)
+        return cells
 
     def _text(self, cell: Element) -> str:
         value = next((part.text or "" for part in cell if local(part) == "v"), "")
@@ -155,6 +164,17 @@ def _string(item: Element) -> str:
 def _unescaped(text: str) -> str:
     """The text with the characters that XML has no place for, which Excel writes by their number."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def _reach_down(rows: dict[int, dict[int, str]], reference: str) -> None:
+    """Say the text of a cell over several rows in each of them that has other cells."""
+    if not (area := _AREA.fullmatch(reference)):
+        return
+    column, first, last = _column(area[1]), int(area[2]), int(area[3])
+    text = rows.get(first, {}).get(column, "")
+    for number in range(first + 1, min(last, max(rows)) + 1) if text else ():
+        if any(rows.get(number, {}).values()):
+            rows[number] = dict(sorted({**rows[number], column: text}.items()))
 
 
 def _column(reference: str) -> int:

@@ -174,6 +174,11 @@ class TestHtml:
             ("<math><mi>a</mi><p>resto", "a\n\nresto"),
             ("<object data='a.swf'><p>otra cosa</p></object>", "otra cosa"),
             ("<textarea>escrito</textarea>", "escrito"),
+            (
+                "<ol><li>a<ul><li>x</ul><li><p>b</p><ol type=a><li>c</ol><li value=7> d</ol>",
+                "1. a\n\nx\n\n2. b\n\na. c\n\n7. d",
+            ),
+            ("<ol start=3><li><li>b</ol><ol style='list-style: none'><li>c</ol><ol><li></ol>d", "4. b\n\nc\n\nd"),
             ("<!-- abierto <p>resto</p>", "abierto\n\nresto"),
             ('<p title=\'abierto>a</p> <b class="x > y">b</b>', "a\n\nb"),
             ("a < b <!x> <?x?> c<", "a < b c<"),

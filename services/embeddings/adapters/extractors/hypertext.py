@@ -14,6 +14,7 @@ from services.embeddings.adapters.extractors.flow import join_paragraphs
 from services.embeddings.adapters.extractors.formula import LEVEL, LOWERED, RAISED, formula_line, written
 from services.embeddings.adapters.extractors.limits import ExtractionLimits
 from services.embeddings.adapters.extractors.markup import Tag, tokens
+from services.embeddings.adapters.extractors.numbering import shown_number
 from services.embeddings.adapters.extractors.pictures import page_image
 from services.embeddings.adapters.extractors.tables import table_text
 from services.embeddings.domain.document import PageImage
@@ -32,6 +33,8 @@ _CELLS = {"tr", "td", "th"}
 _LINES = {"br", "li", "dt", "dd", "option", *_CELLS}  # a cell without a table is a line
 _LEVELS = {"sup": RAISED, "sub": LOWERED}
 _ENDING_DRAWINGS = {"table", "img", *(_PARAGRAPHS - {"text", "title"}), *_LINES}
+_LISTS = {"ol", "ul", "menu", "dir"}
+_WHOLE = re.compile(r"-?\d{1,9}")
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 # A table with a longer cell lays out the page, unless it looks like one of data.
 _MAX_CELL = 300
@@ -75,6 +78,8 @@ class _Reader:
         self._hidden: list[str] = []
         self._drawings = 0
         self._formula: list[Element] = []
+        self._lists: list[tuple[int, str] | None] = []
+        self._label = ""
         self._verbatim = 0
         self._tables: list[_Table] = []
 
@@ -115,6 +120,8 @@ class _Reader:
             self._end_block()
             self._verbatim += tag == "pre"
             self._mark_layout(tag)
+            if tag in _LISTS:
+                self._lists.append(_numbering(opened.attributes) if tag == "ol" else None)
         elif tag == "table":
             self._end_block()
             self._mark_layout(tag)
@@ -125,6 +132,16 @@ class _Reader:
             self._tables[-1].begin(tag, opened.attributes)
         elif tag in _LINES or (tag == "tspan" and {"x", "y"} & opened.attributes.keys()):
             self._text.append("\n")
+            if tag == "li":
+                self._begin_item(opened.attributes)
+
+    def _begin_item(self, attributes: dict[str, str]) -> None:
+        """Count an item, whose number comes before its first words."""
+        self._label = ""
+        if self._lists and (numbering := self._lists[-1]):
+            number = int(given[0]) if (given := _WHOLE.fullmatch(attributes.get("value", ""))) else numbering[0]
+            self._lists[-1] = number + 1, numbering[1]
+            self._label = f"{shown_number(number, numbering[1])}. "
 
     def end(self, tag: str) -> None:
         """End what the tag ends."""
@@ -143,6 +160,9 @@ class _Reader:
         elif tag in _PARAGRAPHS:
             self._end_block()
             self._verbatim = max(0, self._verbatim - (tag == "pre"))
+            if tag in _LISTS and self._lists:
+                self._lists.pop()
+                self._label = ""
         elif tag in _CELLS and self._tables:
             self._end_cell()
         elif tag == "table" and self._tables:
@@ -153,6 +173,9 @@ class _Reader:
         if self._formula:
             SubElement(self._formula[-1], "mtext").text = data
         elif not self._hidden:
+            if self._label and data.strip():
+                self._text.append(self._label)
+                self._label = ""
             self._text.append(data if self._verbatim else " ".join(re.split(r"[ \t\r\n\f]+", data)))
 
     def _mark_layout(self, tag: str) -> None:
@@ -269,6 +292,14 @@ def embedded(address: str) -> bytes:
     with suppress(ValueError):
         return b64decode(plain) if scheme.lower().endswith(";base64") else plain
     return b""
+
+
+def _numbering(attributes: dict[str, str]) -> tuple[int, str] | None:
+    """The number of the first item of a list and the form of all; None for one that shows none."""
+    if "none" in attributes.get("style", ""):
+        return None
+    start = _WHOLE.fullmatch(attributes.get("start", ""))
+    return int(start[0]) if start else 1, attributes.get("type", "1")
 
 
 def _span(given: str | None) -> int:

@@ -176,6 +176,11 @@ def _open_levels(style: Element) -> dict[int, _OpenLevel]:
     }
 
 
+def shown_number(number: int, form: str) -> str:
+    """The number of an item in a form of OpenDocument and HTML: ``1``, ``a``, ``A``, ``i`` or ``I``."""
+    return _shown(number, _KINDS.get(form, "decimal"))
+
+
 def _goes_on(level: _Level | None, depth: int) -> bool:
     """Whether a level counts on after a paragraph of a higher one; by itself it begins anew."""
     return level is not None and level.restart is not None and depth >= level.restart

@@ -302,6 +302,10 @@ class TestPdf:
         _, (page,) = read(documents.filled_form_pdf("Nombre:", field="Ana Pérez", note="Urgente, por favor."))
         assert sorted(page.text.split()) == sorted(["Nombre:", "Ana", "Pérez", "Urgente,", "por", "favor."])
 
+    def test_text_in_a_layer_that_is_not_shown_is_left_out(self, read):
+        _, (page,) = read(documents.layered_pdf("Valvula V-101 abierta", "Borrador"))
+        assert page.text == "Valvula V-101 abierta\n\nValvula V-101 abierta"
+
     def test_text_outside_of_what_is_shown_of_the_page_is_left_out(self, read):
         lines = [documents.Line(50, 60, "cortado"), documents.Line(50, 400, "La válvula V-101 abre a 12 bar.")]
         _, (page,) = read(documents.cropped_pdf(lines, (40, 300, 500, 500)))

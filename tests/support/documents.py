@@ -177,6 +177,27 @@ def cropped_pdf(lines: Sequence[Line], shown: tuple[float, float, float, float])
     return document.tobytes()
 
 
+def layered_pdf(shown: str, hidden: str) -> bytes:
+    """A PDF whose page shows a text in one layer and hides another, as marked content and as a form, in a second."""
+    resources = b"/Properties << /A 6 0 R /B 7 0 R >> /XObject << /X 8 0 R /Y 9 0 R >>"
+    content = b"".join(
+        b"/OC /%s BDC BT /F1 12 Tf 50 %d Td (%s) Tj ET EMC\n" % (name, y, text.encode("latin-1"))
+        for name, y, text in ((b"A", 700, shown), (b"B", 700, hidden), (b"B", 650, hidden))
+    )
+    forms = (
+        stream(
+            b"BT /F1 12 Tf 50 %d Td (%s) Tj ET" % (y, text.encode("latin-1")),
+            b"/Type /XObject /Subtype /Form /BBox [0 0 595 842] /OC %d 0 R /Resources << /Font << /F1 5 0 R >> >>"
+            % layer,
+        )
+        for y, text, layer in ((600, shown, 6), (550, hidden, 7))
+    )
+    layers = (b"<< /Type /OCG /Name (A) >>", b"<< /Type /OCG /Name (A) >>")
+    whole = one_page_pdf(content + b"/X Do /Y Do", resources, *layers, *forms)
+    properties = b" /OCProperties << /OCGs [6 0 R 7 0 R] /D << /OFF [7 0 R] >> >>"
+    return whole.replace(b"/Type /Catalog", b"/Type /Catalog" + properties)
+
+
 def inline_image_pdf() -> bytes:
     """A PDF whose page holds an image in its own content."""
     pixels = b"".join(b"%02x" % (n * 7 % 256) for n in range(64 * 64))

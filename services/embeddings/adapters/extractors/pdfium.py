@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from ctypes import c_ulong, c_void_p, cast
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,11 @@ _MAX_FORM_DEPTH = 15
 _NOT_SHOWN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
 _FIELDS_OF_TEXT = (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX)
 _PASSWORD = 1 << 13
+_DRAWN = (raw.FPDF_PAGEOBJ_TEXT, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_SHADING)
+_DRAWS_NOTHING = (raw.FPDF_TEXTRENDERMODE_INVISIBLE, raw.FPDF_TEXTRENDERMODE_CLIP)
+# Each costs a drawing of the page, this large.
+_MAX_LAYERS = 500
+_LAYER_SIDE = 200
 
 
 def read(source: Source) -> Iterator[Page]:
@@ -162,8 +169,8 @@ class _Lines:
     def __init__(self, page: Any, text_page: Any) -> None:
         self._page = page
         self._text_page = text_page
-        count = text_page.count_chars()
-        self._characters = [self._character(index) for index in range(count)]
+        self._hidden = _hidden_texts(page)
+        self._characters = [self._character(index) for index in range(text_page.count_chars())]
         self._visible = page.get_bbox()
 
     def __iter__(self) -> Iterator[tuple[tuple[int, int], Box]]:
@@ -189,7 +196,12 @@ class _Lines:
             yield self._segment(first, previous, hyphen)
 
     def _character(self, index: int) -> str:
-        """The character, U+FFFD where the font does not say which; the codes of a Type 3 font, nameless, mostly do."""
+        """The character, U+FFFD where the font does not say which; the codes of a Type 3 font, nameless, mostly do.
+
+        A line's end stands for one that is not shown.
+        """
+        if self._hidden and _address(raw.FPDFText_GetTextObject(self._text_page, index)) in self._hidden:
+            return "\n"
         is_unknown = raw.FPDFText_HasUnicodeMapError(self._text_page, index) == 1
         if is_unknown and raw.FPDFText_GetFontInfo(self._text_page, index, None, 0, None) > 1:
             return _UNKNOWN
@@ -223,6 +235,52 @@ class _Lines:
         box = raw.FS_RECTF()
         raw.FPDFText_GetLooseCharBox(self._text_page, index, box)
         return box.left, box.bottom, box.right, box.top
+
+
+def _hidden_texts(page: Any) -> set[int | None]:
+    """The addresses of the texts in layers that are not shown: PDFium counts them among the text of the page.
+
+    It only tells whether a layer is shown by what it draws of the texts in there alone. A form may be a layer too.
+    """
+    layers: defaultdict[tuple[int | None, ...], list[Any]] = defaultdict(list)
+    for text in page.get_objects(filter=(raw.FPDF_PAGEOBJ_TEXT,), max_depth=_MAX_FORM_DEPTH):
+        marks = (raw.FPDFPageObj_GetMark(text, at) for at in range(raw.FPDFPageObj_CountMarks(text)))
+        layer = (
+            text.container and _address(text.container.raw),
+            *(_address(mark) for mark in marks if _is_layer(mark)),
+        )
+        if any(layer) and raw.FPDFTextObj_GetTextRenderMode(text) not in _DRAWS_NOTHING:
+            layers[layer].append(text)
+    if not layers:
+        return set()
+    hidden = set()
+    objects = list(page.get_objects(filter=_DRAWN, max_depth=_MAX_FORM_DEPTH))
+    _set_active(objects, False)
+    for texts in islice(layers.values(), _MAX_LAYERS):
+        _set_active(texts, True)
+        drawn = page.render(
+            scale=_LAYER_SIDE / max(page.get_size()), fill_color=(0, 0, 0, 0), may_draw_forms=False, draw_annots=False
+        )
+        if not any(bytes(drawn.buffer)):
+            hidden |= {_address(text.raw) for text in texts}
+        _set_active(texts, False)
+    _set_active(objects, True)
+    return hidden
+
+
+def _is_layer(mark: Any) -> bool:
+    name = (raw.FPDF_WCHAR * 3)()
+    raw.FPDFPageObjMark_GetName(mark, name, 6, c_ulong())
+    return bytes(name).decode("utf-16-le") == "OC\0"
+
+
+def _set_active(objects: Iterable[Any], is_active: bool) -> None:
+    for one in objects:
+        raw.FPDFPageObj_SetIsActive(one, is_active)
+
+
+def _address(pointer: Any) -> int | None:
+    return cast(pointer, c_void_p).value
 
 
 def _written_on(page: Any) -> Iterator[tuple[tuple[int, int], Box]]:

@@ -325,6 +325,30 @@ class TestPdf:
         assert (page.text, page.layout.width, page.layout.height) == ("hola", 3000, 4000)
         assert 350 <= span.rect.y0 < 500 <= span.rect.y1 <= 550
 
+    @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+    @pytest.mark.parametrize("unit", [1, 2])
+    def test_text_and_images_stand_where_they_are_shown_on_a_page_of_another_unit(self, read, rotation, unit):
+        image = documents.stream(
+            bytes(range(256)) * 16,
+            b"/Type /XObject /Subtype /Image /Width 64 /Height 64 /ColorSpace /DeviceGray /BitsPerComponent 8",
+        )
+        content = b"BT /F1 12 Tf 59.5 700 Td (La figura muestra las presiones) Tj ET q 119 0 0 84.2 357 84.2 cm /I Do Q"
+        one = documents.one_page_pdf(content, b"/XObject << /I 6 0 R >>", image)
+        _, (page,) = read(one.replace(b" /MediaBox", b" /UserUnit %d /Rotate %d /MediaBox" % (unit, rotation)))
+        assert page.layout is not None
+        (text,), (shown,) = page.layout.spans, page.layout.images
+        x, y, x0, y0, x1, y1 = {
+            0: (0.1, 0.165, 0.6, 0.8, 0.8, 0.9),
+            90: (0.835, 0.1, 0.1, 0.6, 0.2, 0.8),
+            180: (0.9, 0.835, 0.2, 0.1, 0.4, 0.2),
+            270: (0.165, 0.9, 0.8, 0.2, 0.9, 0.4),
+        }[rotation]
+        width, height = page.layout.width, page.layout.height
+        corners = shown.x0 / width, shown.y0 / height, shown.x1 / width, shown.y1 / height
+        assert corners == pytest.approx((x0, y0, x1, y1), abs=0.01)
+        assert text.rect.x0 - 0.01 * width <= x * width <= text.rect.x1 + 0.01 * width
+        assert text.rect.y0 - 0.01 * height <= y * height <= text.rect.y1 + 0.01 * height
+
     @pytest.mark.parametrize("turned", [b"", b" /Rotate 90"])
     def test_a_box_ends_at_the_border_of_the_page(self, read, turned):
         words = b"570 700 Td (Filtros) Tj -600 -100 Td (Bombas) Tj 130 240 Td (Arriba) Tj 0 -842 Td (Abajo) Tj"

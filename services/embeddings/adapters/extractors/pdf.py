@@ -197,8 +197,11 @@ class _PageReader:
             return self._text(page, flags | _EACH_ONCE)
         found = page_text(boxes)
         if page.rotation:
+            turning = _turning(page, TENTHS)
             found = found._replace(
-                spans=tuple(span._replace(rect=_on_display(page, span.rect)) for span in found.spans)
+                spans=tuple(
+                    span._replace(rect=Rect(*map(round, pymupdf.Rect(span.rect) * turning))) for span in found.spans
+                )
             )
         return found, any(block["type"] == "image" for block in blocks)
 
@@ -212,7 +215,7 @@ class _PageReader:
             stored[width, height].append(xref)
         if any(len(stored[image["width"], image["height"]]) > 1 for image in placed):
             placed = page.get_image_info(xrefs=True)  # tells images of one size apart, by decoding all of them
-        visible = pymupdf.Rect(0, 0, page.cropbox.width, page.cropbox.height)
+        visible = page.rect * ~_turning(page)
         for image in placed:
             image.setdefault("xref", next(iter(stored[image["width"], image["height"]]), 0))
             image["rect"] = pymupdf.Rect(image["bbox"]) & visible
@@ -240,7 +243,7 @@ class _PageReader:
                         self._images[key] = shown
             image = self._images[key]
             if image is not None:
-                yield image, _in_tenths(rect * page.rotation_matrix)
+                yield image, _in_tenths(rect * _turning(page))
 
     def _key(self, page: Any, image: dict[str, Any]) -> str:
         """The same for equal images, however often the file stores them; inline ones are all different."""
@@ -258,7 +261,7 @@ class _PageReader:
         is_upright = a > 0 and d > 0 and abs(b) + abs(c) < 0.01 * (a + d) and not page.rotation
         is_whole = image["xref"] and image["colorspace"] and not image["has-mask"]
         if others or not is_whole or not is_upright:
-            return _render(page, rect * page.rotation_matrix)
+            return _render(page, rect * _turning(page))
         if is_small(image["width"], image["height"]):
             return None
         pixmap = pymupdf.Pixmap(self._document, image["xref"])
@@ -298,9 +301,21 @@ def _in_tenths(rect: Any) -> Rect:
     return Rect(*(round(length * TENTHS) for length in rect))
 
 
-def _on_display(page: Any, rect: Rect) -> Rect:
-    """Where a rectangle of the page as it is written stands on the page as it is shown."""
-    return _in_tenths(pymupdf.Rect(*(length / TENTHS for length in rect)) * page.rotation_matrix)
+def _turning(page: Any, unit: int = 1) -> Any:
+    """What turns lengths of the page as it is written, so many a point, to the page as it is shown.
+
+    Unlike PyMuPDF's own it is right where the page has a user unit too, which everything else is scaled by.
+    """
+    width, height = page.rect.width * unit, page.rect.height * unit
+    match page.rotation:
+        case 90:
+            return pymupdf.Matrix(0, 1, -1, 0, width, 0)
+        case 180:
+            return pymupdf.Matrix(-1, 0, 0, -1, width, height)
+        case 270:
+            return pymupdf.Matrix(0, -1, 1, 0, 0, height)
+        case _:
+            return pymupdf.Matrix(1, 1)
 
 
 def _blocks(text_page: Any) -> list[dict[str, Any]]:

@@ -115,6 +115,7 @@ class TestWord:
             ('<w:r><w:sym w:font="Symbol" w:char="F044"/></w:r>', "Δ"),
             ('<w:r><w:sym w:font="Wingdings" w:char="F0FE"/></w:r>', "☑"),
             ('<w:r><w:sym w:font="MS Gothic" w:char="2610"/></w:r>', "☐"),
+            (f"<w:r><w:sym w:char='x'/></w:r>{run('tras')}", "\ufffdtras"),
             (f"<mc:AlternateContent><mc:Fallback>{run('viejo')}</mc:Fallback></mc:AlternateContent>", "viejo"),
             ('<w:r><w:pict><v:shape><v:textpath string="BORRADOR"/></v:shape></w:pict></w:r>', "BORRADOR"),
         ],
@@ -142,10 +143,12 @@ class TestParts:
         "data",
         [
             documents.rezipped(documents.book("a"), {"OEBPS/text/chapter 0.xhtml": b""}),
+            documents.rezipped(documents.book("a"), {"OEBPS/book.opf": b""}),
+            documents.rezipped(documents.book("a"), {"OEBPS/book.opf": b"<package><manifest/><spine/></package>"}),
             documents.rezipped(documents.excel({"a": [["x"]]}), {"xl/worksheets/sheet1.xml": b"<row"}),
             documents.rezipped(documents.word("a"), {"word/document.xml": b""}),
         ],
-        ids=["epub", "xlsx", "docx"],
+        ids=["epub", "epub without a list", "epub of nothing", "xlsx", "docx"],
     )
     def test_a_document_without_any_part_that_can_be_read_is_corrupt(self, read, data):
         with pytest.raises(ExtractionError, match="CORRUPT"):
@@ -256,6 +259,7 @@ class TestCsv:
         [
             ('a, b\nuno, "dos, tres"\n', "a | b\nuno | dos, tres"),
             ('a,b\n"uno,1\ndos,2\ntres,3', 'a | b\n"uno | 1\ndos | 2\ntres | 3'),
+            ('a,b\n1,2\n"', 'a | b\n1 | 2\n"'),
             ('a,b\nuno,"1\n', 'a | b\nuno | "1'),
             ('a,b\n5" tubo,3\n"6"" tubo",4', 'a | b\n5" tubo | 3\n6" tubo | 4'),
         ],

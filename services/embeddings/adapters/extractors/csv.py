@@ -39,7 +39,7 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
     begun = 0
     for row in rows:
         if row and row[-1].endswith(_END):
-            if row != [_END]:
+            if rows.line_num > begun + 1:
                 yield from csv.reader([lines[begun]], delimiter=delimiter, quoting=csv.QUOTE_NONE)
                 yield from csv.reader(lines[begun + 1 : -1], delimiter=delimiter, skipinitialspace=True)
             return

@@ -144,7 +144,7 @@ class _Part:
             elif name == "oMath":
                 text.append(formula_line(element))
             elif name == "sym":
-                text.append(symbol(attribute(element, "font"), int(attribute(element, "char"), 16)))
+                text.append(symbol(attribute(element, "font"), attribute(element, "char")))
             elif name == "textpath":
                 hanging.append((False, attribute(element, "string")))
             elif name in _SPACES:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from services.embeddings.adapters.extractors.archive import Archive, attribute, local
+from services.embeddings.adapters.extractors.archive import Archive, attribute, local, parse_xml
 from services.embeddings.adapters.extractors.flow import numbered_pages
 from services.embeddings.adapters.extractors.format import Format, Sample, Source, corrupt, encrypted
 from services.embeddings.adapters.extractors.hypertext import decode_html, html_flow
@@ -28,10 +28,12 @@ def read(source: Source) -> Iterator[Page]:
         packages = [attribute(element, "full-path") for element in container.iter() if local(element) == "rootfile"]
         if not packages:
             raise corrupt("the book does not say where its contents are listed")
-        package = archive.xml(packages[0])
+        package = parse_xml(archive.required(packages[0]))
         items = {attribute(one, "id"): attribute(one, "href") for one in package.iter() if local(one) == "item"}
         spine = [items.get(attribute(one, "idref"), "") for one in package.iter() if local(one) == "itemref"]
         protected = {attribute(one, "URI") for one in archive.xml("META-INF/encryption.xml").iter()}
+        if not spine:
+            raise corrupt("the book lists no chapters")
         names = [normpath(join(dirname(packages[0]), unquote(address))) for address in spine]
         if not protected.isdisjoint(names):
             raise encrypted("the book is protected against copying")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_CODE = re.compile(r"[0-9A-Fa-f]{1,4}")
 _PRIVATE = 0xF000
 _SYMBOL = dict(
     enumerate(
@@ -15,7 +18,12 @@ _WINGDINGS |= {0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑", 0x4A: "☺", 
 _FONTS = {"symbol": _SYMBOL, "wingdings": _WINGDINGS}
 
 
-def symbol(font: str, code: int) -> str:
-    """The character of a code in a font, which may be of the private ones; the code's own where that is not known."""
+def symbol(font: str, code: int | str) -> str:
+    """The character of a code in a font, which may be of the private ones; the code's own where that is not known.
+
+    A code as Word writes it is hexadecimal; what is none is U+FFFD.
+    """
+    if isinstance(code, str):
+        code = int(code, 16) if _CODE.fullmatch(code) else ord("\ufffd")
     known = _FONTS.get(font.lower(), {})
     return known.get(code - _PRIVATE if code >= _PRIVATE else code) or chr(code)

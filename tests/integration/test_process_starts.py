@@ -239,6 +239,8 @@ async def test_a_role_that_the_migration_has_yet_to_make_is_waited_for_and_a_wro
     assert missing is not None
     assert "cauce_later" in missing.message
     assert schema_missing(asyncpg.InvalidPasswordError("no")) is None
+    with pytest.raises(ConfigurationError, match="DATABASE_REFUSED"):
+        await migrate(database.files_url.replace("cauce_files", "cauce_later"))
 
 
 @pytest.mark.parametrize("settings", [{"tenant": None, "operator_access": True}, {"tenant": "acme"}])

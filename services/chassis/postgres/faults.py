@@ -44,8 +44,8 @@ def schema_missing(error: Exception) -> UnavailableError | None:
 
 
 def database_refused(error: Exception, where: str | None) -> ConfigurationError | None:
-    """The same as an error of the address ``where``, which waiting does not mend, else None."""
-    if isinstance(error, asyncpg.InvalidPasswordError):
+    """The same as an error of the address that ``where`` names, else None."""
+    if isinstance(error, (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)):
         code, said = "DATABASE_REFUSED", "the database does not take us"
     elif isinstance(error, ValueError):
         code, said = "DATABASE_ADDRESS_INVALID", "this is no address of a database"

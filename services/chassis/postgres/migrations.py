@@ -21,6 +21,7 @@ import asyncpg
 from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres import resource_tables
+from services.chassis.postgres.faults import database_refused
 from services.chassis.resource_types import DEFAULT_FOLDER, ResourceType, load_resource_types
 
 LOCK_SECONDS = 2.0
@@ -76,11 +77,17 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
 
     Raises:
         ConfigurationError: ``MIGRATION_CHANGED`` when a migration that ran was edited since; ``RESOURCE_TYPE_INVALID``
-            and ``RESOURCE_TYPE_CHANGED`` for a declaration that cannot be followed.
+            and ``RESOURCE_TYPE_CHANGED`` for a declaration that cannot be followed; ``DATABASE_REFUSED`` and
+            ``DATABASE_ADDRESS_INVALID``.
         UnavailableError: ``SCHEMA_IN_USE`` when a table was held for as long as it was tried for. Nothing is changed.
     """
     types = load_resource_types(resource_types_dir)
-    connection = await asyncpg.connect(admin_url, timeout=30)
+    try:
+        connection = await asyncpg.connect(admin_url, timeout=30)
+    except (asyncpg.PostgresError, ValueError) as error:
+        if refusal := database_refused(error, "CAUCE_ADMIN_DATABASE_URL"):
+            raise refusal from error
+        raise
     fault: Exception | None = None
     try:
         for _ in range(LOCK_TRIES):

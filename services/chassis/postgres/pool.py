@@ -11,7 +11,7 @@ from asyncpg.pool import PoolAcquireContext
 from opentelemetry import metrics
 from pgvector.asyncpg import register_vector
 
-from services.chassis.postgres.faults import DATABASE_AWAY, database_refused
+from services.chassis.postgres.faults import DATABASE_AWAY, database_refused, schema_missing
 
 SESSION: Mapping[str, str] = {
     # Whoever froze or vanished within a transaction holds its rows, which claims pass by, no longer than this.
@@ -112,7 +112,8 @@ async def create_pool(
         async with pool.acquire(timeout=FIRST_TRY_SECONDS):
             return pool
     except (*DATABASE_AWAY, asyncpg.PostgresError, ValueError) as error:
-        if refusal := database_refused(error, where):
+        refusal = database_refused(error, where)
+        if refusal and not schema_missing(error):
             raise refusal from error
     return pool
 

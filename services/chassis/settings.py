@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.chassis.models.language import Prices
@@ -39,6 +40,16 @@ class KafkaSettings(CauceSettings):
     kafka_sasl_username: str | None = None
     kafka_sasl_password: str | None = Field(default=None, repr=False)
     kafka_replication_factor: int = Field(default=1, ge=1)
+
+    @field_validator("kafka_ssl_cafile")
+    @classmethod
+    def _can_be_read(cls, path: str | None) -> str | None:
+        try:
+            if path is not None:
+                ssl.create_default_context(cafile=path)
+        except OSError as error:
+            raise ValueError(f"no certificates can be read there: {error}") from error
+        return path
 
 
 class HttpSettings(CauceSettings):

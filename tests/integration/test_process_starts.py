@@ -223,8 +223,10 @@ async def test_what_waiting_does_not_mend_ends_every_process_with_one_line_and_a
 
 async def test_settings_that_are_wrong_are_named_and_so_is_an_address_that_is_none() -> None:
     with capture_logs() as said, pytest.raises(SystemExit), saying_refusals():
-        FilesSettings(storage_url="s3://none", max_uploads=0)  # type: ignore[call-arg]
-    assert (said[0]["code"], said[0]["where"]) == ("SETTINGS_INVALID", "CAUCE_FILES_DATABASE_URL, CAUCE_MAX_UPLOADS")
+        FilesSettings(storage_url="s3://none", max_uploads=0, kafka_ssl_cafile=__file__)  # type: ignore[call-arg]
+    assert said[0]["code"] == "SETTINGS_INVALID"
+    named = ("CAUCE_KAFKA_SSL_CAFILE", "CAUCE_FILES_DATABASE_URL", "CAUCE_MAX_UPLOADS")
+    assert sorted(said[0]["where"].split(", ")) == sorted(named)
     for address in ("postgresql://host:port/cauce", "http://host/cauce"):
         with pytest.raises(ConfigurationError, match="DATABASE_ADDRESS_INVALID"):
             await create_pool(address, application_name="test", min_size=0)

@@ -9,8 +9,10 @@ from email.mime.image import MIMEImage
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from importlib import import_module
+from io import BytesIO
 
 import pytest
+from PIL import ExifTags, Image
 
 from services.embeddings.adapters import extractors
 from services.embeddings.adapters.extractors.editions import EDITIONS
@@ -234,6 +236,16 @@ class TestImages:
         ]
         with pytest.raises(ExtractionError, match="CORRUPT"):
             read(unknown.join(parts))
+
+    @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+    def test_an_image_that_is_stored_on_its_side_stands_upright(self, read, kind):
+        file, turned = BytesIO(), Image.Exif()
+        turned[ExifTags.Base.Orientation] = 6
+        documents.drawn(["uno"], (320, 200)).save(file, kind, exif=turned)
+        _, (page,) = read(file.getvalue())
+        assert page.layout is not None
+        assert (page.images[0].width, page.images[0].height) == (200, 320)
+        assert (page.layout.width, page.layout.height) == (2000, 3200)
 
     def test_a_large_image_is_made_smaller(self, read):
         _, (page,) = read(documents.picture(size=(4000, 1000)))

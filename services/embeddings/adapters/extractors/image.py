@@ -83,8 +83,8 @@ def render(source: Source, number: int, size: int) -> Image.Image:
 
 
 def _size(frame: Image.Image) -> tuple[int, int]:
-    """Width and height of the frame as it is shown."""
-    is_turned = frame.getexif().get(ExifTags.Base.Orientation, 1) in _TURNED
+    """Width and height of the frame as it is shown, which a TIFF says by itself."""
+    is_turned = frame.format != "TIFF" and frame.getexif().get(ExifTags.Base.Orientation, 1) in _TURNED
     return (frame.height, frame.width) if is_turned else (frame.width, frame.height)
 
 

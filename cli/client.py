@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx2
 
@@ -28,6 +29,7 @@ _BLOCK_BYTES = 1 << 20
 _PAGE = 500
 _RECONNECT_SECONDS = 0.5
 _AWAY_SECONDS = 60.0
+_REPEAT_SECONDS = (0.5, 1.0, 2.0)
 _BUSY = "TOO_MANY_REQUESTS"
 _TIMEOUT = httpx2.Timeout(60, connect=5)
 _SCRATCH_HEADER = "cauce-scratch"
@@ -59,8 +61,19 @@ class CauceClient:
         self.scratch: str | None = http.headers.get(_SCRATCH_HEADER)
 
     async def create_file(self, name: str) -> Answer:
-        """Announce a file; it has its id before a byte is sent. The service guesses the media type."""
-        return await self._send_json("POST", self._files, {"name": name})
+        """Announce a file; it has its id before a byte is sent. The service guesses the media type.
+
+        Repeats what got no answer, or was refused for now, under one key: there is never a second file.
+        """
+        key = {"Idempotency-Key": uuid4().hex}
+        for delay in _REPEAT_SECONDS:
+            try:
+                return await self._send_json("POST", self._files, {"name": name}, key)
+            except CommandError as error:
+                if not error.passing or isinstance(error.__cause__, httpx2.ConnectError):
+                    raise
+            await asyncio.sleep(delay)
+        return await self._send_json("POST", self._files, {"name": name}, key)
 
     async def send_text(self, name: str, text: str, metadata: Answer) -> Answer:
         """Send a plain text as a file."""
@@ -274,10 +287,12 @@ class CauceClient:
         except httpx2.TransportError as fault:
             raise _away(url, fault) from fault
 
-    async def _send_json(self, method: str, url: str, body: Answer) -> Answer:
+    async def _send_json(self, method: str, url: str, body: Answer, headers: Answer | None = None) -> Answer:
         # Escaped, because a text of the command line may hold what UTF-8 cannot: the service says so by its code.
         content = json.dumps(body).encode()
-        return await self._call(method, url, content=content, headers={"Content-Type": "application/json"})
+        return await self._call(
+            method, url, content=content, headers={"Content-Type": "application/json"} | (headers or {})
+        )
 
     async def _call(self, method: str, url: str, **request: Any) -> Answer:
         try:

@@ -8,6 +8,7 @@ TOPIC = "dead_letter_topic"
 PARTITION = "dead_letter_partition"
 OFFSET = "dead_letter_offset"
 TIME = "dead_letter_time"
+LEFT = "dead_letter_left"
 
 HEADERS = {
     REASON: "A stable code, such as INVALID_PAYLOAD or UNKNOWN_TYPE.",
@@ -16,5 +17,6 @@ HEADERS = {
     PARTITION: "Its partition there.",
     OFFSET: "Its offset there.",
     TIME: "When it was set aside, in milliseconds since 1970.",
+    LEFT: "How many bytes its value had, where they were too large to be kept here, with its headers.",
 }
 """Each header with what it says. All are text in UTF-8."""

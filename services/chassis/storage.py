@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
-from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.kernel.errors import CauceError, ConfigurationError, GoneError, UnavailableError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 REMOTE_SCHEMES: Final = ("s3", "gs", "az")
 STORAGE_FAULTS: Final = (BaseError, OSError, TimeoutError)
 """What a store raises when it does not work. obstore answers a missing object with the builtin FileNotFoundError."""
+OBJECTS: Final = "files"
+"""The folder in which the files service keeps what files hold."""
 
 _RETRY: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 
@@ -53,6 +56,23 @@ def storage_unavailable(error: Exception) -> UnavailableError:
         f"object storage does not work: {_first_line(error)}",
         where="storage",
         remedy="try again",
+    )
+
+
+async def object_missing(store: ObjectStore) -> CauceError:
+    """The error that a caller sees for an object that the store has not.
+
+    It is GoneError ``CONTENT_MISSING`` where others are there. A store without any is not the one that the object was
+    written to, such as a disk that is not mounted: it may come back, and is UnavailableError ``STORAGE_UNAVAILABLE``.
+    """
+    try:
+        there = await obstore.list_with_delimiter_async(store)
+    except STORAGE_FAULTS as error:
+        return storage_unavailable(error)
+    if OBJECTS not in there["common_prefixes"]:
+        return storage_unavailable(FileNotFoundError("it is empty"))
+    return GoneError(
+        "CONTENT_MISSING", "the stored bytes of the file are gone", where="storage", remedy="send the bytes again"
     )
 
 

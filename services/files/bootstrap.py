@@ -115,11 +115,10 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         upload_time=timedelta(seconds=idle_seconds),
         grace_time=timedelta(seconds=settings.storage_grace_seconds),
     )
-    register = RegisterFile(files)
     store = StoreContent(files, storage, settings.upload_max_bytes, idle_seconds / EXTENSIONS_PER_IDLE_TIME)
     return FilesSurface(
-        register=register,
-        receive=ReceiveFile(register, store, files),
+        register=RegisterFile(files),
+        receive=ReceiveFile(store, files),
         store=store,
         find=FindFiles(files),
         read=ReadContent(files, storage),

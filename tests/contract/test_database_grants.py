@@ -178,7 +178,7 @@ MISTAKES = {
     ),
     "GRANT INSERT ON module_embeddings_outbox TO cauce_files": "cauce_files may INSERT module_embeddings_outbox",
     "GRANT UPDATE ON module_files_outbox TO PUBLIC": "cauce_search may UPDATE module_files_outbox",
-    "GRANT TRUNCATE ON module_files_file TO cauce_files": "cauce_files may TRUNCATE module_files_file",
+    "GRANT TRUNCATE ON module_files_garbage TO cauce_files": "cauce_files may TRUNCATE module_files_garbage",
     "ALTER TABLE module_embeddings_space OWNER TO cauce_files": "cauce_files may DROP module_embeddings_space",
     "ALTER VIEW module_embeddings_file_read OWNER TO cauce_files": "cauce_files may ALTER module_embeddings_file_read",
     "GRANT SELECT ON cauce_migration TO cauce_search": "cauce_search may SELECT cauce_migration",

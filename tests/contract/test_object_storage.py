@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import MemoryStore
 
-from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.kernel.errors import ConfigurationError, GoneError, UnavailableError
 from services.files.adapters.storage import PART_BYTES, ObstoreStorage, open_storage
 
 BUCKET = "cauce-test"
@@ -87,7 +88,7 @@ async def test_a_body_that_raises_leaves_no_object(storage: ObstoreStorage, size
     with pytest.raises(BrokenBodyError):
         await storage.write("files/ab/key", body_of(b"x" * size, fault=BrokenBodyError()))
 
-    with pytest.raises(UnavailableError):
+    with pytest.raises((GoneError, UnavailableError)):
         await storage.open("files/ab/key")
 
 
@@ -105,7 +106,7 @@ async def test_a_cancelled_write_leaves_no_object(storage: ObstoreStorage) -> No
     with pytest.raises(asyncio.CancelledError):
         await writing
 
-    with pytest.raises(UnavailableError):
+    with pytest.raises((GoneError, UnavailableError)):
         await storage.open("files/ab/key")
 
 
@@ -121,9 +122,31 @@ async def test_a_deleted_object_is_gone_and_deleting_it_again_is_no_fault(storag
     await storage.delete("files/ab/key")
     await storage.delete("files/ab/never-written")
 
+    await storage.write("files/ab/another", body_of(b"x"))
+    with pytest.raises(GoneError) as caught:
+        await storage.open("files/ab/key")
+    assert caught.value.code == "CONTENT_MISSING"
+
+
+async def test_of_a_storage_without_any_file_none_is_gone_for_good(storage: ObstoreStorage) -> None:
+    await storage.check()
+
     with pytest.raises(UnavailableError) as caught:
         await storage.open("files/ab/key")
     assert caught.value.code == "STORAGE_UNAVAILABLE"
+
+
+async def test_storage_that_takes_names_and_no_bytes_fails_its_check(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path.as_uri())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(UnavailableError) as caught:
+            await storage.check()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.code == "STORAGE_UNAVAILABLE"
+    await storage.check()
 
 
 async def test_storage_that_works_passes_its_check(storage: ObstoreStorage) -> None:
@@ -155,6 +178,8 @@ async def test_a_bucket_that_is_not_there_is_a_fault(s3: str) -> None:
         await storage.check()
     with pytest.raises(UnavailableError):
         await storage.write("key", body_of(b"x"))
+    with pytest.raises(UnavailableError):
+        await storage.open("key")
 
 
 async def test_a_local_object_is_deleted_with_what_a_killed_write_left(tmp_path: Path) -> None:

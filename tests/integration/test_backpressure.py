@@ -68,6 +68,28 @@ def codes(answers: Iterable[httpx2.Response]) -> set[tuple[int, str, bool]]:
     return {(answer.status_code, answer.json()["code"], "retry-after" in answer.headers) for answer in answers}
 
 
+async def test_what_was_stored_is_answered_while_what_is_published_of_it_is_away(
+    database: Database, tmp_path: Path
+) -> None:
+    async with running_files(database, tmp_path, database_statement_seconds=0.2) as files:
+        file_id = await files.upload(b"old")
+        async with slow_database(database, "module_embeddings_files_file"):
+            registered = await files.http.post("/files", json={"name": "a.txt"})
+            sent = await files.http.post("/files", files={"file": ("b.txt", b"whole")})
+            replaced = await files.http.put(f"/files/{file_id}/content", content=b"newer")
+            repeat = f"/files/{registered.json()['file_id']}/content"
+            first = await files.http.put(repeat, content=b"first")
+            asked = await files.http.get(f"/files/{file_id}")
+
+        assert codes([asked]) == {(503, "DATABASE_UNAVAILABLE", True)}
+        answers = (registered, sent, first, replaced)
+        assert [answer.status_code for answer in answers] == [201, 202, 202, 202]
+        assert [answer.json()["chunks"] for answer in answers] == [0, 0, 0, None]
+        for answer in (sent, first, replaced):
+            known = answer.json() | {"chunks": 0}
+            assert known == await files.file(known["file_id"])
+
+
 async def test_more_requests_than_a_service_takes_are_refused_at_once_and_probes_are_answered(
     database: Database, tmp_path: Path
 ) -> None:

@@ -95,6 +95,14 @@ def test_uploads_at_once_are_bounded(server: ServicesServer, tmp_path: Path) -> 
     assert 1 < server.most_uploading <= UPLOADS_AT_ONCE
 
 
+def test_a_file_that_got_no_answer_is_sent_again_and_is_one_file(server: ServicesServer, tmp_path: Path) -> None:
+    server.lost_answers = server.refusals = 1
+    (tmp_path / "manual.pdf").write_bytes(b"x")
+    result = cauce(server, "ingest", tmp_path / "manual.pdf", "--wait", "--json")
+    assert lines(result)[0]["status"] == "COMPLETED"
+    assert (result.exit_code, len(server.files)) == (0, 1)
+
+
 def test_a_stream_that_breaks_is_taken_up_again(server: ServicesServer, tmp_path: Path) -> None:
     server.broken_streams = 1
     (tmp_path / "manual.pdf").write_bytes(b"x")

@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from random import randbytes
 from typing import Any
 from uuid import uuid4
 
@@ -230,10 +231,17 @@ async def test_an_operator_sees_the_letters_of_every_tenant(service: Service) ->
 async def test_what_cannot_be_shown_or_replayed_is_refused(service: Service) -> None:
     async with new_producer(service.kafka.settings) as producer:
         stray = await producer.send_and_wait(DEAD_LETTERS.name, b"stray", headers=[("dead_letter_topic", b"x")])
+        # As random as it is, it cannot be made smaller on its way.
+        huge = randbytes(2**20 - 200)
+        key = uuid4().hex.encode()
+        await producer.send_and_wait(FILES_EVENTS.name, huge, key=key, headers=[])
+    too_large = await service.letter_of(key)
+    replay = f"/dead-letters/{too_large['partition']}/{too_large['offset']}/replay"
     place = f"{stray.partition}/{stray.offset}"
     missing = f"/dead-letters/0/{10**9}"
     answers = [
         (await service.http.post(f"/dead-letters/{place}/replay"), 409, "NOT_REPLAYABLE"),
+        (await service.http.post(replay), 409, "NOT_REPLAYABLE"),
         (await service.http.get(missing), 404, "DEAD_LETTER_NOT_FOUND"),
         (await service.http.get(f"/dead-letters/{DEAD_LETTERS.partitions}/0"), 404, "DEAD_LETTER_NOT_FOUND"),
         (await service.http.get("/dead-letters?after=1-2"), 422, "INVALID_REQUEST"),

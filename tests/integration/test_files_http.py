@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Awaitable
 from hashlib import sha256
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.support.files import TENANT, FilesServer, running_files
@@ -172,31 +175,29 @@ A_FILE = (b'Content-Disposition: form-data; name="file"; filename="a.txt"', b"hi
 A_NAME = field(b"name", b"b.txt")
 
 BAD_FORMS = [
-    (form(A_NAME), "body.file", 0),
-    (form(), "body.file", 0),
-    (form(A_NAME, A_NAME, A_FILE), "body.name", 0),
-    (form(field(b"colour", b"red"), A_FILE), "body.colour", 0),
-    (form(field(b"metadata", b"{"), A_FILE), "metadata", 0),
-    (form(field(b"metadata", b"[]"), A_FILE), "metadata", 0),
-    (form(field(b"name", b"\xff"), A_FILE), "body.name", 0),
-    (form(field(b"name", b"x" * 70_000), A_FILE), "body", 0),
-    (form((b"Content-Disposition: form-data", b""), A_FILE), "body.", 0),
-    (form((b"No colon here", b""), A_FILE), "body", 0),
-    (b"no boundary at all", "body", 0),
-    (form(A_FILE, A_NAME), "body.name", 1),
-    (form(A_FILE, A_FILE), "body.file", 1),
+    (form(A_NAME), "body.file"),
+    (form(), "body.file"),
+    (form(A_NAME, A_NAME, A_FILE), "body.name"),
+    (form(field(b"colour", b"red"), A_FILE), "body.colour"),
+    (form(field(b"metadata", b"{"), A_FILE), "metadata"),
+    (form(field(b"metadata", b"[]"), A_FILE), "metadata"),
+    (form(field(b"name", b"\xff"), A_FILE), "body.name"),
+    (form(field(b"name", b"x" * 70_000), A_FILE), "body"),
+    (form((b"Content-Disposition: form-data", b""), A_FILE), "body."),
+    (form((b"No colon here", b""), A_FILE), "body"),
+    (b"no boundary at all", "body"),
+    (form(A_FILE, A_NAME), "body.name"),
+    (form(A_FILE, A_FILE), "body.file"),
 ]
 
 
-async def test_a_bad_form_is_refused(files: FilesServer) -> None:
-    for body, where, registered in BAD_FORMS:
+async def test_a_bad_form_is_refused_and_leaves_no_file(files: FilesServer) -> None:
+    for body, where in BAD_FORMS:
         answer = await files.http.post("/files", content=body, headers=FORM)
 
         assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), body
         assert answer.json()["where"] == where, body
-        listed = (await files.http.get("/files")).json()["files"]
-        assert [file["error_code"] for file in listed] == ["INVALID_REQUEST"] * registered, body
-        await files.query("DELETE FROM module_files_file")
+    assert (await files.http.get("/files")).json()["files"] == []
 
 
 async def test_another_content_type_is_refused(files: FilesServer) -> None:
@@ -205,6 +206,61 @@ async def test_another_content_type_is_refused(files: FilesServer) -> None:
 
         assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), content_type
         assert answer.json()["where"] == "header.content-type"
+
+
+async def test_a_repeat_under_the_same_key_makes_no_second_file(files: FilesServer) -> None:
+    def register(key: str, **changes: object) -> Awaitable[httpx2.Response]:
+        return files.http.post("/files", json={"name": "a.txt", **changes}, headers={"Idempotency-Key": key})
+
+    def send(key: str, content: bytes = b"hi", **fields: str) -> Awaitable[httpx2.Response]:
+        form = {"file": ("a.txt", content)}
+        return files.http.post("/files", files=form, data=fields, headers={"Idempotency-Key": key})
+
+    for ask, status, other in (
+        (register, 201, register("register", metadata={"a": 1})),
+        (send, 202, send("send", b"other")),
+    ):
+        answers = await asyncio.gather(*(ask(ask.__name__) for _ in range(5)))
+        answers.append(await ask(ask.__name__))
+        assert {answer.status_code for answer in answers} == {status}
+        assert len({answer.text for answer in answers}) == len({answer.headers["location"] for answer in answers}) == 1
+        refused = await other
+        assert (refused.status_code, refused.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert (await register("send")).json()["code"] == "IDEMPOTENCY_KEY_REUSED"
+
+    sent, registered = (await files.http.get("/files")).json()["files"]
+    assert (registered["status"], sent["status"]) == ("UPLOADING", "PENDING")
+    assert len(await files.events()) == 1
+    [stored] = await files.query("SELECT storage_key FROM module_files_file WHERE state = 'STORED'")
+    kept = await files.query("SELECT storage_key FROM module_files_garbage")
+    assert stored["storage_key"] not in [row["storage_key"] for row in kept]
+
+    await files.process(sent["file_id"], "COMPLETED", revision=1)
+    assert (await send("send")).json()["status"] == "COMPLETED"
+    await files.http.delete(f"/files/{sent['file_id']}")
+    assert (await send("send", b"other")).json()["file_id"] > sent["file_id"]
+    await files.query("UPDATE module_files_request SET tenant_id = 'other'")
+    assert (await register("register")).json()["file_id"] > registered["file_id"]
+
+
+async def test_a_key_that_is_none_is_refused(files: FilesServer) -> None:
+    for key in (b"", b"a b", b"x" * 256, b"\xe9"):
+        answer = await files.http.post("/files", json={"name": "a"}, headers=[(b"Idempotency-Key", key)])
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), key
+        assert answer.json()["where"] == "header.Idempotency-Key"
+
+
+async def test_bytes_that_storage_lost_are_gone_and_not_away(files: FilesServer) -> None:
+    file_id = await files.upload()
+    [key] = files.objects()
+    (files.folder / key).unlink()
+
+    gone = await files.http.get(f"/files/{file_id}/content")
+    shutil.rmtree(files.folder / "files")
+    away = await files.http.get(f"/files/{file_id}/content")
+
+    assert (gone.status_code, gone.json()["code"]) == (410, "CONTENT_MISSING")
+    assert (away.status_code, away.json()["code"]) == (503, "STORAGE_UNAVAILABLE")
 
 
 CALLS = [
@@ -293,7 +349,8 @@ async def test_new_bytes_replace_the_old_ones_under_a_new_revision(files: FilesS
 
     answer = await files.http.put(f"/files/{file_id}/content", content=b"newer")
 
-    assert (answer.json()["status"], answer.json()["revision"], answer.json()["size_bytes"]) == ("PENDING", 2, 5)
+    body = answer.json()
+    assert (body["status"], body["revision"], body["size_bytes"], body["chunks"]) == ("PENDING", 2, 5, None)
     assert (await files.http.get(f"/files/{file_id}/content")).content == b"newer"
     assert [name for name, _ in await files.events()] == ["FileUploaded", "FileUploaded"]
     assert old in files.objects()

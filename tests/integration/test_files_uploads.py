@@ -87,27 +87,38 @@ async def test_a_file_whose_bytes_never_come_ends_failed(files: FilesServer) -> 
     await eventually(lambda: has_failed(files, file_id))
 
 
-async def test_a_form_that_stops_ends_failed_at_once(files: FilesServer) -> None:
+async def test_a_form_that_stops_leaves_nothing(files: FilesServer) -> None:
     head = f"POST /files HTTP/1.1\nHost: x\nContent-Type: {MULTIPART}\nContent-Length: 1000"
     async with raw_request(files, head) as (_, writer):
         writer.write(PART_HEAD + b"half")
-        body = await eventually(lambda: only_file(files))
-        assert (body["status"], body["name"]) == ("UPLOADING", "a.txt")
+        await eventually(lambda: upload_has_begun(files))
 
-    await eventually(lambda: has_failed(files, body["file_id"]))
     await garbage_is_collected(files)
-    assert (files.objects(), await files.events()) == ([], [])
+    assert (await only_file(files), files.objects(), await files.events()) == (None, [], [])
 
 
-async def test_a_form_without_its_last_boundary_ends_failed(files: FilesServer) -> None:
+async def test_a_form_that_ends_after_its_bytes_were_given_up_leaves_nothing(files: FilesServer) -> None:
+    form = PART_HEAD + b"whole\r\n--x--\r\n"
+    head = f"POST /files HTTP/1.1\nHost: x\nContent-Type: {MULTIPART}\nContent-Length: {len(form)}"
+    async with raw_request(files, head) as (reader, writer):
+        writer.write(form[:-10])
+        await eventually(lambda: upload_has_begun(files))
+        await expire(files)
+        await garbage_is_collected(files)
+        writer.write(form[-10:])
+        status, problem = await read_answer(reader)
+
+    assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE")
+    await garbage_is_collected(files)
+    assert (await only_file(files), files.objects(), await files.events()) == (None, [], [])
+
+
+async def test_a_form_without_its_last_boundary_leaves_nothing(files: FilesServer) -> None:
     answer = await files.http.post("/files", content=PART_HEAD + b"half\r\n--x", headers={"Content-Type": MULTIPART})
 
     assert (answer.status_code, answer.json()["code"]) == (408, "UPLOAD_INCOMPLETE")
-    body = await only_file(files)
-    assert body is not None
-    assert body["error_code"] == "UPLOAD_INCOMPLETE"
     await garbage_is_collected(files)
-    assert files.objects() == []
+    assert (await only_file(files), files.objects()) == (None, [])
 
 
 async def test_a_body_that_stalls_is_answered_and_given_up(database: Database, tmp_path: Path) -> None:
@@ -130,7 +141,7 @@ async def test_a_body_that_stalls_is_answered_and_given_up(database: Database, t
 
         async def all_failed() -> bool:
             listed = (await files.http.get("/files")).json()["files"]
-            return [file["error_code"] for file in listed] == ["UPLOAD_INCOMPLETE"] * 2
+            return [file["error_code"] for file in listed] == ["UPLOAD_INCOMPLETE"]
 
         await eventually(all_failed)
         await garbage_is_collected(files)
@@ -179,7 +190,7 @@ async def test_a_body_that_grows_too_large_ends_failed(files: FilesServer) -> No
     assert (put.status_code, put.json()["code"]) == (413, "FILE_TOO_LARGE")
     assert (post.status_code, post.json()["code"]) == (413, "FILE_TOO_LARGE")
     listed = (await files.http.get("/files")).json()["files"]
-    assert [file["error_code"] for file in listed] == ["FILE_TOO_LARGE"] * 2
+    assert [file["error_code"] for file in listed] == ["FILE_TOO_LARGE"]
     await garbage_is_collected(files)
     assert (files.objects(), await files.events()) == ([], [])
 
@@ -324,6 +335,25 @@ async def test_an_upload_beyond_the_allowed_number_is_refused(database: Database
         assert (await files.http.put(f"/files/{file_id}/content", content=b"x")).status_code == 202
 
 
+async def test_a_refusal_reaches_a_client_that_still_sends(database: Database, tmp_path: Path) -> None:
+    body = b"x" * 20_000_000
+    async with running_files(database, tmp_path / "objects", max_uploads=1, max_requests=2) as files:
+        file_id = await files.register()
+        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+        async with raw_request(files, head) as (_, writer), raw_request(files, head) as (_, other):
+            writer.write(b"x")
+            await eventually(lambda: upload_has_begun(files))
+            by_uploads = await files.http.post("/files", files={"file": ("a.txt", body)})
+            head = "POST /files HTTP/1.1\nHost: x\nContent-Type: application/json\nContent-Length: 2"
+            async with raw_request(files, head):
+                by_requests = await files.http.post("/files", files={"file": ("a.txt", body)})
+            other.close()
+
+    for answer in (by_uploads, by_requests):
+        assert (answer.status_code, answer.json()["code"]) == (503, "TOO_MANY_REQUESTS")
+        assert answer.headers["retry-after"] == "1"
+
+
 async def test_storage_that_does_not_work_is_said_and_nothing_is_kept(files: FilesServer) -> None:
     stored = await files.upload()
     file_id = await files.register()
@@ -341,7 +371,7 @@ async def test_storage_that_does_not_work_is_said_and_nothing_is_kept(files: Fil
     assert "STORAGE_UNAVAILABLE" in ready.json()["faults"]["storage"]
     assert (await files.file(file_id))["status"] == "UPLOADING"
     listed = (await files.http.get("/files")).json()["files"]
-    assert [file["error_code"] for file in listed] == ["STORAGE_UNAVAILABLE", None, None]
+    assert [file["file_id"] for file in listed] == [file_id, stored]
 
     files.folder.unlink()
     await expire(files)

@@ -306,6 +306,7 @@ async def test_a_bad_record_as_large_as_the_broker_takes_stops_nothing(settings:
     said = {name: value.decode() for name, value in letter.headers}
     assert (said["dead_letter_topic"], said["dead_letter_offset"]) == (topic.name, "0")
     assert f"its {2**20 - 200} bytes" in said["dead_letter_detail"]
+    assert said["dead_letter_left"] == str(2**20 - 200)
 
 
 async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(

@@ -145,6 +145,7 @@ async def test_what_cannot_be_shown_is_said_with_a_stable_code(services: Service
     (services.world.folder / "bomba.pdf").write_bytes(documents.pages_bomb(12_000))
     lost = await services.world.store(b"hola", "perdida.txt")
     (services.world.folder / "perdida.txt").unlink()
+    (services.world.folder / "files").mkdir()
     chunk = (await services.chunk(two))["id"]
     refusals = {
         f"/files/{two}/pages/3.png": (404, "PAGE_NOT_FOUND"),
@@ -160,7 +161,7 @@ async def test_what_cannot_be_shown_is_said_with_a_stable_code(services: Service
         f"/files/{note}/pages/1.png": (404, "NO_PAGES"),
         f"/files/{locked}/pages/1.png": (409, "ENCRYPTED"),
         f"/files/{bomb}/pages/1.png": (409, "RESOURCE_LIMIT"),
-        f"/files/{lost}/pages/1.png": (404, "FILE_NOT_FOUND"),
+        f"/files/{lost}/pages/1.png": (410, "CONTENT_MISSING"),
         f"/files/{10**19}/pages/1.png": (404, "FILE_NOT_FOUND"),
         f"/files/{two}/chunks/{chunk + 10**6}/highlight": (404, "CHUNK_NOT_FOUND"),
         f"/files/{note}/chunks/{chunk}/highlight": (404, "CHUNK_NOT_FOUND"),

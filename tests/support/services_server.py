@@ -41,6 +41,12 @@ class ServicesServer:
     chunk_queries: list[dict[str, str]] = field(default_factory=list)
     uploading: int = 0
     most_uploading: int = 0
+    lost_answers: int = 0
+    """So many registrations get no answer, though the file is there."""
+    refusals: int = 0
+    """So many registrations after those are refused for now."""
+    keys: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What was registered under each key of a client."""
     broken_streams: int = 0
     """So many event streams end before the file is final."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -138,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", ""):
                 return 200, {"service": "files", "files_url": state.url, "search_url": state.url}
             case ("POST", "files"):
-                return 201, state.add(self._json()["name"])
+                return self._register()
             case ("GET", "files"):
                 ids = sorted((i for i in state.files if i < int(query.get("after", 1 << 62))), reverse=True)
                 more = ids[PAGE - 1] if len(ids) > PAGE else None
@@ -168,6 +174,19 @@ class _Handler(BaseHTTPRequestHandler):
         if file is None:
             raise _Refusal(404, "FILE_NOT_FOUND", f"there is no file {number}", "fileId")
         return file
+
+    def _register(self) -> tuple[int, Any]:
+        state = self.server_state
+        name, key = self._json()["name"], self.headers["Idempotency-Key"]
+        file = state.keys.get(key) or state.keys.setdefault(key, state.add(name))
+        if state.lost_answers:
+            state.lost_answers -= 1
+            self.close_connection = True
+            return 0, None
+        if state.refusals:
+            state.refusals -= 1
+            raise _Refusal(503, "TOO_MANY_REQUESTS", "too many requests at once")
+        return 201, file
 
     def _receive(self, file: dict[str, Any]) -> tuple[int, Any]:
         state = self.server_state

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services.chassis.kernel.errors import InvalidInputError, UnavailableError
+from services.chassis.kernel.errors import GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
 from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
@@ -32,6 +32,12 @@ async def test_an_unreadable_document_fails_with_its_code() -> None:
     work = InMemoryFileWork()
     await processor(work, ExtractionError("ENCRYPTED", "needs a password"))(claimed())
     assert work.settled() == [("fail", "ENCRYPTED", "needs a password")]
+
+
+async def test_a_file_whose_bytes_are_lost_fails_at_once() -> None:
+    work = InMemoryFileWork()
+    await processor(work, GoneError("CONTENT_MISSING", "the bytes are gone"))(claimed())
+    assert work.settled() == [("fail", "CONTENT_MISSING", "the bytes are gone")]
 
 
 async def test_a_provider_that_asks_to_wait_is_waited_for_without_spending_an_attempt() -> None:

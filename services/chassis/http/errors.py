@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from services.chassis.kernel.errors import (
     CauceError,
     ConflictError,
+    GoneError,
     IncompleteInputError,
     InvalidInputError,
     NotFoundError,
@@ -29,6 +30,7 @@ PROBLEM_JSON = "application/problem+json"
 _STATUS: dict[type[CauceError], int] = {
     InvalidInputError: 422,
     NotFoundError: 404,
+    GoneError: 410,
     ConflictError: 409,
     TooLargeError: 413,
     ScopeError: 403,

@@ -14,6 +14,8 @@ from fastapi import FastAPI
 from services.chassis.settings import HttpSettings
 
 SHUTDOWN_SECONDS = 8
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients keep a connection that they do not use: who closes it first may cut off the other's request."""
 
 
 def serve(app: FastAPI, settings: HttpSettings) -> None:
@@ -29,6 +31,7 @@ def serve(app: FastAPI, settings: HttpSettings) -> None:
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     with suppress(KeyboardInterrupt):
         _Server(config, app).run()

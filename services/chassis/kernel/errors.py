@@ -33,6 +33,10 @@ class NotFoundError(CauceError):
     """The thing named does not exist within the caller's scope."""
 
 
+class GoneError(CauceError):
+    """The thing named is known, and what is asked of it is lost; repeating the request cannot help."""
+
+
 class ConflictError(CauceError):
     """The thing named is in a state that forbids the operation."""
 

@@ -231,7 +231,7 @@ class Intake:
             except MessageSizeTooLargeError:
                 # With its origin it is larger than it came: what the broker does not take is left where it came from.
                 detail = f"{detail} (its {len(value or b'')} bytes and its headers are too large to be kept here too)"
-                origin[dead_letters.DETAIL] = detail
+                origin |= {dead_letters.DETAIL: detail, dead_letters.LEFT: str(len(value or b""))}
                 kept, value = [], b""
             except (KafkaError, TimeoutError) as error:
                 self._obstacle = f"a dead letter cannot be written: {type(error).__name__}"

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 import obstore
 from obstore.store import LocalStore
 
-from services.chassis.storage import STORAGE_FAULTS, open_store, storage_unavailable
-from services.embeddings.application.ports import ObjectMissingError
+from services.chassis.storage import STORAGE_FAULTS, object_missing, open_store, storage_unavailable
 
 
 class StoredObjects:
@@ -26,13 +25,13 @@ class StoredObjects:
         """The object as a local file.
 
         Raises:
-            ObjectMissingError: there is none.
+            GoneError: ``CONTENT_MISSING``, there is none.
             UnavailableError: ``STORAGE_UNAVAILABLE``.
         """
         if isinstance(self._store, LocalStore) and self._store.prefix is not None:
             path = Path(self._store.prefix) / storage_key
             if not path.is_file():
-                raise ObjectMissingError(storage_key)
+                raise await object_missing(self._store)
             yield path
         else:
             with TemporaryDirectory(prefix="cauce-") as folder:
@@ -47,6 +46,6 @@ class StoredObjects:
                 async for part in answer.stream():
                     file.write(part)
         except FileNotFoundError as error:
-            raise ObjectMissingError(storage_key) from error
+            raise await object_missing(self._store) from error
         except STORAGE_FAULTS as error:
             raise storage_unavailable(error) from error

@@ -113,15 +113,14 @@ class KnownDescriptions(Protocol):
         """The known descriptions of these images by this describer, without those that failed."""
 
 
-class ObjectMissingError(Exception):
-    """There is no object of this key. The file was replaced or removed meanwhile, or the storage lost it."""
-
-
 class ObjectReader(Protocol):
     """The bytes of stored files."""
 
     def as_local_file(self, storage_key: str) -> AbstractAsyncContextManager[Path]:
-        """The object as a local file for the time of the context. Raises ObjectMissingError."""
+        """The object as a local file for the time of the context.
+
+        Raises GoneError ``CONTENT_MISSING`` where there is none: it was replaced or removed meanwhile, or is lost.
+        """
 
 
 @dataclass(frozen=True, slots=True)

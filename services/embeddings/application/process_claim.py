@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from services.chassis.kernel.errors import CauceError, InvalidInputError, UnavailableError
+from services.chassis.kernel.errors import CauceError, GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
 from services.embeddings.application.lease import backoff, under_lease
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
@@ -71,7 +71,7 @@ class ProcessClaim(Generic[C]):
             raise
         except LeaseLostError:
             await self.work.release(claim)
-        except (ExtractionError, InvalidInputError) as error:
+        except (ExtractionError, InvalidInputError, GoneError) as error:
             await self._fail(claim, error.code, error.message)
         except CallFailedError as error:
             self.on_fault(claim, error)

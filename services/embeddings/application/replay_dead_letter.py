@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from services.chassis.kernel.errors import ConflictError
 from services.chassis.kernel.scope import AccessScope
 from services.embeddings.application.dead_letter_ports import DeadLetters
 from services.embeddings.application.read_dead_letters import ReadDeadLetters
@@ -26,4 +27,11 @@ class ReplayDeadLetter:
             UnavailableError: ``BROKER_UNAVAILABLE``.
         """
         letter = await self.read.get(scope, place)
+        if not letter.is_whole:
+            raise ConflictError(
+                "NOT_REPLAYABLE",
+                "what the record held was too large to be kept here",
+                where=str(place),
+                remedy="have whoever published it publish it again, or run `cauce sweep`",
+            )
         return await self.dead_letters.replay(letter)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from services.chassis.kernel.errors import ConflictError, NotFoundError
 from services.chassis.kernel.scope import AccessScope
-from services.embeddings.application.ports import FilePages, ObjectMissingError, ObjectReader, PageRenderer
+from services.embeddings.application.ports import FilePages, ObjectReader, PageRenderer
 from services.embeddings.domain.document import PageImage
-from services.embeddings.domain.errors import ExtractionError, file_not_found, page_not_found
+from services.embeddings.domain.errors import ExtractionError, page_not_found
 
 MAX_PAGE = 10**6
 
@@ -26,6 +26,7 @@ class ShowPage:
 
         Raises:
             NotFoundError: ``FILE_NOT_FOUND``, ``PAGE_NOT_FOUND``, or ``NO_PAGES`` for a format that has none to show.
+            GoneError: ``CONTENT_MISSING``, its bytes are lost.
             ConflictError: the code with which the file cannot be read, such as ``ENCRYPTED`` or ``RESOURCE_LIMIT``.
         """
         file = await self.pages.get_stored(scope, file_id)
@@ -36,8 +37,6 @@ class ShowPage:
                 return await self.renderer.render(
                     path, name=file.name, media_type=file.media_type, number=number, size=size
                 )
-        except ObjectMissingError:
-            raise file_not_found() from None  # replaced or deleted in this moment
         except ExtractionError as error:
             missing = error.code in {"PAGE_NOT_FOUND", "NO_PAGES"}
             kind, where = (NotFoundError, "number") if missing else (ConflictError, "file_id")

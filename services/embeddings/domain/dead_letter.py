@@ -51,6 +51,7 @@ class DeadLetter:
         origin: where it came from, None when the record does not say: then it cannot be sent again.
         headers: those that it came with.
         key, value: as they came.
+        is_whole: False where the value and the headers were too large to be kept.
     """
 
     place: Place
@@ -61,6 +62,7 @@ class DeadLetter:
     headers: Sequence[Header]
     key: bytes | None
     value: bytes | None
+    is_whole: bool
 
     @property
     def tenant_id(self) -> str | None:

@@ -18,7 +18,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore
 
-from services.chassis.storage import STORAGE_FAULTS, open_store, storage_unavailable
+from services.chassis.storage import STORAGE_FAULTS, object_missing, open_store, storage_unavailable
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -28,6 +28,8 @@ PART_BYTES: Final = 5 * 1024 * 1024
 PARTS_ON_THE_WAY: Final = 2
 READ_BYTES: Final = 256 * 1024
 PROBE_KEY: Final = "health/files"
+PROBE_BYTES: Final = 64 * 1024
+"""More than the last free blocks of a full disk take, and of no pattern that storage could shrink."""
 CHECK_SECONDS: Final = 5.0
 
 
@@ -57,7 +59,10 @@ class ObstoreStorage:
     async def open(self, key: str) -> AsyncIterator[bytes]:
         """The object's bytes in pieces of 256 KiB or so."""
         with _faults():
-            result = await obstore.get_async(self._store, key)
+            try:
+                result = await obstore.get_async(self._store, key)
+            except FileNotFoundError as error:
+                raise await object_missing(self._store) from error
         return _pieces(result.stream(min_chunk_size=READ_BYTES))
 
     async def delete(self, key: str) -> None:
@@ -71,7 +76,7 @@ class ObstoreStorage:
         """Write a small object."""
         with _faults():
             async with asyncio.timeout(CHECK_SECONDS):
-                await obstore.put_async(self._store, PROBE_KEY, b"", use_multipart=False)
+                await obstore.put_async(self._store, PROBE_KEY, os.urandom(PROBE_BYTES), use_multipart=False)
 
 
 def open_storage(url: str) -> ObstoreStorage:

@@ -19,8 +19,23 @@ class Files(Protocol):
     Where a file is named, NotFoundError ``FILE_NOT_FOUND`` says that the scope holds none of that id.
     """
 
-    async def add(self, scope: AccessScope, description: FileDescription) -> int:
-        """Register a file in state UPLOADING. Return its id."""
+    async def add(
+        self,
+        scope: AccessScope,
+        description: FileDescription,
+        *,
+        content: StoredContent | None = None,
+        idempotency_key: str | None = None,
+    ) -> File:
+        """Register a file: in state UPLOADING, or with its bytes, which are announced.
+
+        Under a key that the tenant has used for the same, it is the file that was made then, as it is now. Bytes that
+        no file points to because of that are collected with other garbage.
+
+        Raises:
+            ConflictError: ``IDEMPOTENCY_KEY_REUSED`` when the key was used for another file.
+            IncompleteInputError: as ``store``.
+        """
 
     async def get(self, scope: AccessScope, file_id: int) -> File:
         """The file as it is now."""
@@ -28,14 +43,19 @@ class Files(Protocol):
     async def newest(self, scope: AccessScope, *, before_id: int, limit: int) -> list[File]:
         """Files with an id below ``before_id``, newest first."""
 
-    async def begin_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
-        """Set the key aside and start the time that the upload has. A file without bytes becomes UPLOADING."""
+    async def begin_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
+        """Set the key aside and start the time that the upload has. A file without bytes becomes UPLOADING.
 
-    async def extend_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
+        ``file_id`` is None while there is no file yet.
+        """
+
+    async def extend_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
         """Bytes arrive: start the upload's time again."""
 
-    async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> None:
+    async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> File:
         """Point the file to its new bytes, set the old ones aside, and announce FileUploaded.
+
+        Returns the file as it was stored, without its processing: what is published of that may be slow or away.
 
         Raises IncompleteInputError ``UPLOAD_INCOMPLETE`` when the upload took too long and its bytes are being deleted.
         """
@@ -49,8 +69,8 @@ class Files(Protocol):
     async def delete(self, scope: AccessScope, file_id: int) -> None:
         """Remove the file, set its bytes aside, and announce FileDeleted."""
 
-    async def raise_revision(self, scope: AccessScope, file_id: int, revision: int) -> bool:
-        """Announce FileUploaded again under the next revision. False when ``revision`` is no longer the present one."""
+    async def raise_revision(self, scope: AccessScope, file: File) -> File | None:
+        """Announce FileUploaded again under the next revision. None when ``file`` has another one by now."""
 
 
 class Resources(Protocol):
@@ -100,7 +120,7 @@ class ObjectStorage(Protocol):
         """Store what ``body`` yields, never whole in memory. When it raises, no object is left under the key."""
 
     async def open(self, key: str) -> AsyncIterator[bytes]:
-        """The object's bytes, opened before the first is asked for."""
+        """The object's bytes, opened before the first is asked for. Raises GoneError ``CONTENT_MISSING`` for none."""
 
     async def delete(self, key: str) -> None:
         """Delete the object and what an interrupted write left of it; that there is none is no fault."""

@@ -23,6 +23,7 @@ class ReadContent:
         Raises:
             NotFoundError: ``FILE_NOT_FOUND``.
             ConflictError: there are no bytes, ``UPLOAD_IN_PROGRESS`` or the code with which the upload failed.
+            GoneError: ``CONTENT_MISSING``, the bytes were stored and are no more.
             UnavailableError: ``STORAGE_UNAVAILABLE``.
         """
         file = await self.files.get(scope, file_id)

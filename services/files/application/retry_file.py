@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.chassis.kernel.errors import ConflictError
 from services.chassis.kernel.scope import AccessScope
 from services.files.application.ports import Files
+from services.files.domain.file import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,8 @@ class RetryFile:
 
     files: Files
 
-    async def __call__(self, scope: AccessScope, file_id: int) -> None:
-        """Ask for the file's processing under a new revision; of two that ask at once, one is refused.
+    async def __call__(self, scope: AccessScope, file_id: int) -> File:
+        """Ask for the file's processing under a new revision, and return it; of two that ask at once, one is refused.
 
         Raises:
             NotFoundError: ``FILE_NOT_FOUND``.
@@ -24,5 +25,6 @@ class RetryFile:
         """
         file = await self.files.get(scope, file_id)
         file.require_retryable()
-        if not await self.files.raise_revision(scope, file_id, file.revision):
-            raise ConflictError("NOT_FINISHED", "the file has just changed", where="file_id", remedy="look at it again")
+        if raised := await self.files.raise_revision(scope, file):
+            return raised
+        raise ConflictError("NOT_FINISHED", "the file has just changed", where="file_id", remedy="look at it again")

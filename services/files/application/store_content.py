@@ -7,7 +7,7 @@ Of two uploads to one file at the same time the one that ends last wins.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from services.chassis.kernel.errors import CauceError, TooLargeError
 from services.chassis.kernel.identifiers import uuid7
 from services.chassis.kernel.scope import AccessScope
 from services.files.application.ports import Files, ObjectStorage
-from services.files.domain.file import StoredContent
+from services.files.domain.file import File, StoredContent
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -38,8 +38,8 @@ class StoreContent:
 
     async def __call__(
         self, scope: AccessScope, file_id: int, body: AsyncIterator[bytes], *, announced_bytes: int | None = None
-    ) -> None:
-        """Store new bytes for a file, which may have some already.
+    ) -> File:
+        """Store new bytes for a file, which may have some already. Return it without its processing.
 
         Args:
             scope: who asks.
@@ -53,6 +53,28 @@ class StoreContent:
             IncompleteInputError: ``UPLOAD_INCOMPLETE``; a file without bytes stays UPLOADING until its time is over.
             UnavailableError: ``STORAGE_UNAVAILABLE``; likewise.
         """
+
+        async def store(content: StoredContent) -> File:
+            return await self.files.store(scope, file_id, content)
+
+        try:
+            return await self.then(store, scope, file_id, body, announced_bytes)
+        except TooLargeError as error:
+            await self.files.fail(scope, file_id, error)
+            raise
+
+    async def then(
+        self,
+        settle: Callable[[StoredContent], Awaitable[File]],
+        scope: AccessScope,
+        file_id: int | None,
+        body: AsyncIterator[bytes],
+        announced_bytes: int | None = None,
+    ) -> File:
+        """Store the bytes, then ``settle`` whose they are; ``file_id`` is None while they are nobody's.
+
+        Raises what ``__call__`` does, and nothing is left then that nobody knows of.
+        """
         storage_key = _new_storage_key()
         await self.files.begin_upload(scope, file_id, storage_key)
         try:
@@ -60,11 +82,9 @@ class StoreContent:
             if announced_bytes is not None:
                 passage.check_size(announced_bytes)
             await self.storage.write(storage_key, passage.of(body))
-            await self.files.store(scope, file_id, passage.content())
-        except CauceError as error:
+            return await settle(passage.content())
+        except CauceError:
             await self.files.release(storage_key)
-            if isinstance(error, TooLargeError):
-                await self.files.fail(scope, file_id, error)
             raise
 
 
@@ -74,7 +94,7 @@ class _Passage:
 
     use: StoreContent
     scope: AccessScope
-    file_id: int
+    file_id: int | None
     storage_key: str
     size_bytes: int = 0
     digest: _Hash = field(default_factory=sha256)

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from mimetypes import MimeTypes
 from typing import Any
 
@@ -33,6 +34,11 @@ class FileDescription:
     name: str
     media_type: str
     metadata: Mapping[str, Any]
+
+    def fingerprint(self, content: bytes | None) -> bytes:
+        """32 bytes that tell whether two requests ask for the same file; ``content`` is the digest of its bytes."""
+        told = json.dumps([self.name, self.media_type, self.metadata], sort_keys=True)
+        return sha256(told.encode() + (content or b"")).digest()
 
 
 def describe(name: str, media_type: str | None, metadata: Any) -> FileDescription:

@@ -167,6 +167,7 @@ def _letter(record: ConsumerRecord) -> DeadLetter:
         headers=[(name, value) for name, value in record.headers if name not in dead_letters.HEADERS],
         key=record.key,
         value=record.value,
+        is_whole=dead_letters.LEFT not in said,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ import asyncpg
 from contracts.events.envelope import EventType
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import FILES_EVENTS
-from services.chassis.kernel.errors import CauceError, IncompleteInputError, NotFoundError
+from services.chassis.kernel.errors import CauceError, ConflictError, IncompleteInputError, NotFoundError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.messaging.outbox import append_events, new_event
 from services.chassis.postgres.queries import load_query
@@ -50,17 +51,33 @@ class PostgresFiles:
         self._upload_time = upload_time
         self._grace_time = grace_time
 
-    async def add(self, scope: AccessScope, description: FileDescription) -> int:
-        """Register a file in state UPLOADING. Return its id."""
-        file_id: int = await self._pool.fetchval(
-            _sql("insert_file"),
-            scope.tenant_id,
-            description.name,
-            description.media_type,
-            description.metadata,
-            self._upload_time,
-        )
-        return file_id
+    async def add(
+        self,
+        scope: AccessScope,
+        description: FileDescription,
+        *,
+        content: StoredContent | None = None,
+        idempotency_key: str | None = None,
+    ) -> File:
+        """Register a file: in state UPLOADING, or with its bytes, which are announced."""
+        try:
+            async with self._transaction() as connection:
+                row = await connection.fetchrow(
+                    _sql("insert_file"),
+                    scope.tenant_id,
+                    description.name,
+                    description.media_type,
+                    description.metadata,
+                    self._upload_time,
+                )
+                if idempotency_key is not None:
+                    fingerprint = description.fingerprint(content.sha256 if content else None)
+                    await _claim_request(connection, scope, row["id"], idempotency_key, fingerprint)
+                if content is None:
+                    return _file(row)
+                return await _point_to(connection, scope, row["id"], content)
+        except _RepeatedError as repeated:
+            return await self.get(scope, repeated.file_id)
 
     async def get(self, scope: AccessScope, file_id: int) -> File:
         """The file as it is now."""
@@ -68,15 +85,18 @@ class PostgresFiles:
         row = await self._pool.fetchrow(_sql("select_files"), scope.tenant_id, identifier, identifier, 1)
         if row is None:
             raise _not_found()
-        return _file(row)
+        return _file(row, _processing(row))
 
     async def newest(self, scope: AccessScope, *, before_id: int, limit: int) -> list[File]:
         """Files with an id below ``before_id``, newest first."""
         rows = await self._pool.fetch(_sql("select_files"), scope.tenant_id, 1, before_id - 1, limit)
-        return [_file(row) for row in rows]
+        return [_file(row, _processing(row)) for row in rows]
 
-    async def begin_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
+    async def begin_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
         """Set the key aside and start the time that the upload has."""
+        if file_id is None:
+            await self._pool.execute(_sql("discard_key"), storage_key, self._upload_time + self._grace_time)
+            return
         found = await self._pool.fetchval(
             _sql("begin_upload"),
             scope.tenant_id,
@@ -88,32 +108,21 @@ class PostgresFiles:
         if found is None:
             raise _not_found()
 
-    async def extend_upload(self, scope: AccessScope, file_id: int, storage_key: str) -> None:
+    async def extend_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
         """Bytes arrive: start the upload's time again."""
         await self._pool.execute(
             _sql("extend_upload"), scope.tenant_id, file_id, storage_key, self._upload_time, self._grace_time
         )
 
-    async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> None:
+    async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> File:
         """Point the file to its new bytes, set the old ones aside, and announce FileUploaded."""
         async with self._transaction() as connection:
-            file = await connection.fetchrow(_sql("lock_file"), scope.tenant_id, _possible(file_id))
-            if file is None:
+            old = await connection.fetchrow(_sql("lock_file"), scope.tenant_id, _possible(file_id))
+            if old is None:
                 raise _not_found()
-            if await connection.fetchval(_sql("rescue_key"), content.storage_key) is None:
-                raise IncompleteInputError(
-                    "UPLOAD_INCOMPLETE", "the upload took too long", where="content", remedy="send the file again"
-                )
-            await connection.execute(
-                _sql("store_content"),
-                scope.tenant_id,
-                file_id,
-                content.storage_key,
-                content.size_bytes,
-                content.sha256,
-            )
-            await self._set_aside(connection, file["storage_key"])
-            await _announce(connection, FILE_UPLOADED, scope, file_id, file["name"])
+            file = await _point_to(connection, scope, file_id, content)
+            await self._set_aside(connection, old["storage_key"])
+            return file
 
     async def release(self, storage_key: str) -> None:
         """Have the bytes of an upload that came to nothing deleted."""
@@ -132,13 +141,14 @@ class PostgresFiles:
             await self._set_aside(connection, file["storage_key"])
             await _announce(connection, FILE_DELETED, scope, file_id, file["name"])
 
-    async def raise_revision(self, scope: AccessScope, file_id: int, revision: int) -> bool:
-        """Announce FileUploaded again under the next revision, if ``revision`` is still the present one."""
+    async def raise_revision(self, scope: AccessScope, file: File) -> File | None:
+        """Announce FileUploaded again under the next revision, if the file still has the one that is known."""
         async with self._transaction() as connection:
-            name = await connection.fetchval(_sql("raise_revision"), scope.tenant_id, file_id, revision)
-            if name is not None:
-                await _announce(connection, FILE_UPLOADED, scope, file_id, name)
-            return name is not None
+            row = await connection.fetchrow(_sql("raise_revision"), scope.tenant_id, file.file_id, file.revision)
+            if row is None:
+                return None
+            await _announce(connection, FILE_UPLOADED, scope, file.file_id, file.name)
+            return replace(file, **row)
 
     async def _set_aside(self, connection: asyncpg.Connection, storage_key: str | None) -> None:
         if storage_key is not None:
@@ -176,6 +186,43 @@ class PostgresUpkeep:
         await self._pool.execute(_sql("forget_keys"), list(storage_keys))
 
 
+class _RepeatedError(Exception):
+    """The same was asked for before: nothing is to be written."""
+
+    def __init__(self, file_id: int) -> None:
+        super().__init__(file_id)
+        self.file_id = file_id
+
+
+async def _claim_request(
+    connection: asyncpg.Connection, scope: AccessScope, file_id: int, key: str, fingerprint: bytes
+) -> None:
+    """Take the key for a file that this transaction has made; waits for who takes it at the same time."""
+    taken = await connection.fetchrow(_sql("claim_request"), scope.tenant_id, key, file_id, fingerprint)
+    if taken["fingerprint"] != fingerprint:
+        raise ConflictError(
+            "IDEMPOTENCY_KEY_REUSED",
+            "the key was used for another file",
+            where="header.idempotency-key",
+            remedy="use a new key for every file, and repeat a request as it was",
+        )
+    if taken["file_id"] != file_id:
+        raise _RepeatedError(taken["file_id"])
+
+
+async def _point_to(connection: asyncpg.Connection, scope: AccessScope, file_id: int, content: StoredContent) -> File:
+    """Point a file that this transaction has made or locked to its new bytes, and announce them."""
+    if await connection.fetchval(_sql("rescue_key"), content.storage_key) is None:
+        raise IncompleteInputError(
+            "UPLOAD_INCOMPLETE", "the upload took too long", where="content", remedy="send the file again"
+        )
+    row = await connection.fetchrow(
+        _sql("store_content"), scope.tenant_id, file_id, content.storage_key, content.size_bytes, content.sha256
+    )
+    await _announce(connection, FILE_UPLOADED, scope, file_id, row["name"])
+    return _file(row)
+
+
 async def _announce(
     connection: asyncpg.Connection, type_: EventType, scope: AccessScope, file_id: int, name: str
 ) -> None:
@@ -187,7 +234,7 @@ def _not_found() -> NotFoundError:
     return NotFoundError("FILE_NOT_FOUND", "there is no such file", where="file_id", remedy="list the files")
 
 
-def _file(row: Mapping[str, Any]) -> File:
+def _file(row: Mapping[str, Any], processing: Processing | None = None) -> File:
     return File(
         file_id=row["id"],
         name=row["name"],
@@ -200,7 +247,7 @@ def _file(row: Mapping[str, Any]) -> File:
         error_message=row["error_message"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        processing=_processing(row),
+        processing=processing,
     )
 
 

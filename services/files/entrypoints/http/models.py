@@ -63,7 +63,9 @@ class FileBody(BaseModel):
         description="images that could not be decoded or described; retry tries the latter again"
     )
     description_error: str | None = Field(description="why the last of them could not")
-    chunks: int = Field(description="how many of the file's chunks can be found now")
+    chunks: int | None = Field(
+        description="how many of the file's chunks can be found now; null in the answer to bytes that replace others"
+    )
     stage: str | None
     progress: ProgressBody
     attempts: int
@@ -106,6 +108,11 @@ class FileBody(BaseModel):
             updated_at=max(changed_at),
             finished_at=finished_at if file.status.is_final else None,
         )
+
+    @classmethod
+    def stored(cls, file: File) -> Self:
+        """Render a file that has new bytes: until they are processed, the chunks of the old ones are found."""
+        return cls.of(file).model_copy(update={"chunks": 0 if file.revision == 1 else None})
 
 
 class FilePageBody(BaseModel):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from opentelemetry import metrics
@@ -88,6 +88,15 @@ def _surface(request: Request) -> FilesSurface:
 
 Surface = Annotated[FilesSurface, Depends(_surface)]
 
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern="^[!-~]{1,255}$",
+        description="1 to 255 visible ASCII characters, new for every file; a repeat under it makes no second one",
+    ),
+]
+
 router = APIRouter(prefix="/files", tags=["files"])
 
 
@@ -118,24 +127,30 @@ router = APIRouter(prefix="/files", tags=["files"])
         }
     },
 )
-async def add_file(request: Request, response: Response, scope: CallerScope, files: Surface) -> FileBody:
+async def add_file(
+    request: Request, response: Response, scope: CallerScope, files: Surface, key: IdempotencyKey = None
+) -> FileBody:
     """Register a file, with its bytes or before them.
 
     JSON answers 201 with the id; the bytes follow by ``PUT /files/{file_id}/content``. multipart/form-data carries
-    both and answers 202 as soon as the bytes are stored, before any processing.
+    both and answers 202 as soon as the bytes are stored, before any processing; a refusal leaves no file.
+
+    A request that got no answer, or 503, may have made its file. Under an ``Idempotency-Key`` a repeat makes no second
+    one: it is answered with the first, as long as that is not deleted. Another file under the same key is refused with
+    409 ``IDEMPOTENCY_KEY_REUSED``.
     """
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
     body = body_chunks(request, files.idle_seconds)
     if kind == _JSON:
-        file_id = await files.register(scope, _description(await json_body(body)))
+        file = await files.register(scope, _description(await json_body(body)), key)
     elif kind == _FORM:
         if (_content_length(request) or 0) > files.store.max_bytes + MAX_ENVELOPE_BYTES:
             raise file_too_large(files.store.max_bytes)
         with files.upload():
             form = MultipartBody(content_type, body, _FORM_FIELDS)
             described = _description_in(await form.form())
-            file_id = await files.receive(scope, described, form.file())
+            file = await files.receive(scope, described, form.file(), key)
         response.status_code = 202
     else:
         raise InvalidInputError(
@@ -143,8 +158,8 @@ async def add_file(request: Request, response: Response, scope: CallerScope, fil
             f"the body must be {_JSON} or {_FORM}",
             where="header.content-type",
         )
-    response.headers["Location"] = f"/files/{file_id}"
-    return FileBody.of(await files.find.get(scope, file_id))
+    response.headers["Location"] = f"/files/{file.file_id}"
+    return FileBody.of(file)
 
 
 @router.get("")
@@ -205,8 +220,7 @@ async def put_content(file_id: int, request: Request, scope: CallerScope, files:
     """
     with files.upload():
         body = body_chunks(request, files.idle_seconds)
-        await files.store(scope, file_id, body, announced_bytes=_content_length(request))
-    return FileBody.of(await files.find.get(scope, file_id))
+        return FileBody.stored(await files.store(scope, file_id, body, announced_bytes=_content_length(request)))
 
 
 @router.get(
@@ -249,8 +263,7 @@ async def delete_file(file_id: int, scope: CallerScope, files: Surface) -> None:
 @router.post("/{file_id}/retry", status_code=202)
 async def retry_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody:
     """Have a file that is COMPLETED or FAILED processed again."""
-    await files.retry(scope, file_id)
-    return FileBody.of(await files.find.get(scope, file_id))
+    return FileBody.of(await files.retry(scope, file_id))
 
 
 def _description(body: Any) -> FileDescription:

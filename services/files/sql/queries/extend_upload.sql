@@ -1,4 +1,4 @@
--- Bytes arrive: move the deadline of the upload and of its storage key.
+-- Bytes arrive: move the deadline of the upload, if it is to a file that is there, and of its storage key.
 WITH file AS (
     UPDATE module_files_file
     SET upload_deadline = now() + $4

@@ -3,4 +3,4 @@ UPDATE module_files_file
 SET revision = revision + 1,
     updated_at = now()
 WHERE tenant_id = $1 AND id = $2 AND revision = $3 AND state = 'STORED'
-RETURNING name
+RETURNING revision, updated_at

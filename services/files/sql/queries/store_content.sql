@@ -10,3 +10,5 @@ SET state = 'STORED',
     error_message = NULL,
     updated_at = now()
 WHERE tenant_id = $1 AND id = $2
+RETURNING id, name, media_type, metadata, state, revision, size_bytes, sha256, storage_key, error_code, error_message,
+          created_at, updated_at

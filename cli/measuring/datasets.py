@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cli.errors import CommandError
+from services.chassis.kernel.text import sanitise
 
 Grades: TypeAlias = dict[str, int]
 
 JSON_LINES = (".jsonl", ".ndjson")
+QUESTION_CHARACTERS_MAX = 2_000
+"""What a search takes: a set with a longer question is refused before anything of it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,9 @@ class _Builder:
     def add_question(self, question: JudgedQuestion, where: str) -> None:
         if question.id in self.questions:
             raise _invalid(f"the question {question.id!r} is there twice", where, "give each an id of its own")
+        if len(question.text) > QUESTION_CHARACTERS_MAX:
+            detail = f"the question {question.id!r} has {len(question.text)} characters"
+            raise _invalid(detail, where, f"leave it out: a search takes {QUESTION_CHARACTERS_MAX}")
         if any(grade > 0 for grade in question.relevant.values()):
             self.questions[question.id] = question
         else:
@@ -284,8 +290,8 @@ def _json_document(line: Any, where: str) -> Document:
     id_ = _text(line, "id", where)
     if "passages" not in line:
         return Document(id_, _text(line, "text", where))
-    passages = _list(line, "passages", where)
-    if not passages or not all(isinstance(passage, str) and passage.strip() for passage in passages):
+    passages = [sanitise(passage) if isinstance(passage, str) else "" for passage in _list(line, "passages", where)]
+    if not passages or not all(passage.strip() for passage in passages):
         raise _invalid("passages must be texts that are not empty", where, "leave empty ones out")
     return Document(id_, "", tuple(" ".join(passage.split()) for passage in passages))
 
@@ -333,9 +339,10 @@ def _parse(text: str, where: str) -> Any:
 
 def _text(holder: Any, name: str, where: str, *, empty: bool = False) -> str:
     value = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(value, str) or not (empty or value.strip()):
+    text = sanitise(value) if isinstance(value, str) else None
+    if text is None or not (empty or text.strip()):
         raise _invalid(f"{name} is missing, or no text", where, f'give "{name}" a text')
-    return value
+    return text
 
 
 def _list(holder: Any, name: str, where: str) -> list[Any]:

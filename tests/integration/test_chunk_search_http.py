@@ -152,6 +152,14 @@ BAD_BODIES: dict[str, tuple[dict[str, Any], str, str]] = {
     "no query": ({}, "INVALID_REQUEST", "body.query"),
     "blank": ({"query": " \n"}, "INVALID_QUERY", "query"),
     "endless": ({"query": "a" * 100_000}, "QUERY_TOO_LONG", "query"),
+    "too many tokens": ({"query": "1 " * 990}, "QUERY_TOO_LONG", "query"),
+    "before all years": ({"query": "a", "createdFrom": "0001-01-01T00:00:00+14:00"}, "INVALID_REQUEST", "createdFrom"),
+    "after all years": (
+        {"query": "a", "createdBefore": "9999-12-31T23:59:59-14:00"},
+        "INVALID_REQUEST",
+        "createdBefore",
+    ),
+    "a year for a moment": ({"query": "a", "createdFrom": "2020"}, "INVALID_REQUEST", "body.createdFrom"),
     "null query": ({"query": None}, "INVALID_REQUEST", "body.query"),
     "no result wanted": ({"query": "a", "topN": 0}, "INVALID_REQUEST", "topN"),
     "too many wanted": ({"query": "a", "topN": 10_000}, "INVALID_REQUEST", "topN"),
@@ -375,6 +383,6 @@ async def test_the_process_serves_measures_itself_and_stops_when_told(database: 
         raise
 
     assert process.returncode in {0, -signal.SIGTERM}, log.decode()
-    assert b"Application shutdown complete" in log
+    assert b"Finished server process" in log
     assert 'cauce_search_results_count{mode="hybrid"' in metrics
     assert 'cauce_search_duration_seconds_count{mode="hybrid"' in metrics

@@ -142,6 +142,9 @@ def test_a_bad_squad_file_is_told_where(tmp_path: Path, change: dict[str, Any], 
         ({"question": "x", "relevant": {"d": -1}}, "neither a list"),
         ({"question": "x", "relevant": ["d"], "history": "?"}, "history"),
         ({"question": "x", "relevant": ["d"], "id": 7}, "not a text"),
+        ({"question": "\x00\ud800", "relevant": ["d"]}, "question is missing"),
+        ({"question": "x" * 2_001, "relevant": ["d"]}, "2001 characters"),
+        ({"id": "p", "passages": ["\ud800"]}, "passages must be"),
     ],
 )
 def test_a_bad_line_is_told_by_its_number(tmp_path: Path, row: Any, detail: str) -> None:

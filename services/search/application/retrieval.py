@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from services.chassis.kernel.errors import UnavailableError
+from services.chassis.kernel.errors import InvalidInputError, UnavailableError
 from services.chassis.kernel.scope import AccessScope
 from services.search.application.paging import Found, Match, Page, read_page
 from services.search.application.ports import Question
@@ -170,7 +170,7 @@ class Retrieval:
             try:
                 question = await self.questions.like(scope, ready, text)
                 asked.insert(0, _Asked(ExecutedQuery(QueryKind.REWRITTEN, text), question))
-            except UnavailableError as fault:
+            except (UnavailableError, InvalidInputError) as fault:
                 report = failed(report, str(fault))
         reports.append(report)
         return asked
@@ -204,7 +204,7 @@ class Retrieval:
                 _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(scope, ready, text))
                 for text in texts or ()
             ], report
-        except UnavailableError as fault:
+        except (UnavailableError, InvalidInputError) as fault:
             return [], failed(report, str(fault))
 
     async def _hypothetical(
@@ -220,7 +220,7 @@ class Retrieval:
             return [], report
         try:
             mixed = vector + await self.questions.embed_passage(ready, text)
-        except UnavailableError as fault:
+        except (UnavailableError, InvalidInputError) as fault:
             return [], failed(report, str(fault))
         norm = float(np.linalg.norm(mixed))
         if norm < _LEAST_NORM:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from services.chassis.kernel.errors import InvalidInputError
@@ -44,7 +44,7 @@ class ChunkFilter:
 
     Attributes:
         file_ids: of one of these files, each named once.
-        media_types: of a file of one of these media types.
+        media_types: of a file of one of these media types, in whatever case.
         languages: in one of these languages, as tags like ``es``; ``und`` where it could not be told.
         created_from: of a file made at this moment or later.
         created_before: of a file made before this moment.
@@ -60,6 +60,7 @@ class ChunkFilter:
     created_before: datetime | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "media_types", tuple(media_type.lower() for media_type in self.media_types))
         for name, wire in (("file_ids", "fileIds"), ("media_types", "mediaTypes"), ("languages", "languages")):
             object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
             require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
@@ -301,10 +302,18 @@ def _require_languages(languages: tuple[str, ...]) -> None:
 
 def _require_moments(**moments: datetime | None) -> None:
     for wire, moment in moments.items():
-        if moment is not None and moment.utcoffset() is None:
+        if moment is None:
+            continue
+        if moment.utcoffset() is None:
             raise InvalidInputError(
                 "INVALID_REQUEST", f"{wire} has no time zone", where=wire, remedy="end it with Z or an offset"
             )
+        try:
+            moment.astimezone(UTC)
+        except OverflowError as error:
+            raise InvalidInputError(
+                "INVALID_REQUEST", f"{wire} is in no year of 1 to 9999 in UTC", where=wire, remedy="leave it out"
+            ) from error
 
 
 def _require_limits(top_n: int, min_score: float | None, mode: SearchMode | None) -> None:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from typing import Annotated, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from services.search.domain.criteria import ChunkFilter, ResourceFilter
+
+
+def _written_out(value: object) -> object:
+    """A date or a bare number is no moment; read as one, 2020 would be a second of 1970."""
+    if value is not None and not (isinstance(value, str) and "T" in value.upper()):
+        raise ValueError("write a moment like 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment: TypeAlias = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_written_out)]
 
 _CONFIG = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -29,12 +41,8 @@ class ChunkFilterParameters(LanguageFilterParameters):
     media_types: list[str] | None = Field(
         default=None, description="Files of one of these media types only.", max_length=1000
     )
-    created_from: AwareDatetime | None = Field(
-        default=None, strict=False, description="Files made at this moment or later only."
-    )
-    created_before: AwareDatetime | None = Field(
-        default=None, strict=False, description="Files made before this moment only."
-    )
+    created_from: Moment | None = Field(default=None, description="Files made at this moment or later only.")
+    created_before: Moment | None = Field(default=None, description="Files made before this moment only.")
 
     def chunk_filter(self) -> ChunkFilter:
         """The same, checked. Raises InvalidInputError ``INVALID_REQUEST``."""
@@ -58,11 +66,11 @@ class ResourceFilterParameters(LanguageFilterParameters):
         description="Resources with one of these ids only; of one type, named in entityTypes.",
         max_length=1000,
     )
-    updated_from: AwareDatetime | None = Field(
-        default=None, strict=False, description="Resources whose vector was written at this moment or later only."
+    updated_from: Moment | None = Field(
+        default=None, description="Resources whose vector was written at this moment or later only."
     )
-    updated_before: AwareDatetime | None = Field(
-        default=None, strict=False, description="Resources whose vector was written before this moment only."
+    updated_before: Moment | None = Field(
+        default=None, description="Resources whose vector was written before this moment only."
     )
 
     def resource_filter(self) -> ResourceFilter:

@@ -87,6 +87,7 @@ class GeminiSettings(CauceSettings):
     gemini_vision_model: str | None = None
     gemini_timeout_seconds: float | None = Field(default=None, gt=0)
     gemini_deadline_seconds: float | None = Field(default=None, gt=0)
+    gemini_longest_pause_seconds: float | None = Field(default=None, gt=0)
     gemini_concurrency: int | None = Field(default=None, ge=1)
     gemini_quotas: dict[str, Rates] | None = None
     gemini_items_per_call: int | None = Field(default=None, ge=1, le=100)

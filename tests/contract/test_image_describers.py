@@ -155,7 +155,7 @@ async def test_gemini_describer_gives_the_file_back_when_the_quota_is_used_up(
     with pytest.raises(UnavailableError) as caught:
         await gemini_describer.describe([DIAGRAM] * 3)
     assert caught.value.code == "DESCRIBER_UNAVAILABLE"
-    assert caught.value.retry_after > 500
+    assert caught.value.retry_after > 200
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from services.chassis.models.failures import CallFailedError, ImageNotDescribedE
 from services.chassis.models.gemini import GeminiEmbedder, GeminiVision
 from services.chassis.models.limiter import ProcessQuota, Rates
 from services.chassis.models.registry import GEMINI_EMBEDDING_001, GEMINI_EMBEDDING_2, ModelSettings
-from services.chassis.models.space import InvalidVectorError
 from tests.support.gemini_server import (
     API_KEY,
     MOST_ITEMS,
@@ -114,10 +113,11 @@ async def test_being_asked_to_wait_is_obeyed_and_uses_up_no_attempt(gemini: Gemi
 @pytest.mark.parametrize(
     "asked",
     [
-        {"retry_info": "600s"},
-        {"retry_info": "600.5s", "retry_after": "1"},
-        {"retry_after": "600"},
+        {"retry_info": "298s"},
+        {"retry_info": "298.5s", "retry_after": "1"},
+        {"retry_after": "298"},
         {"retry_after": "1e12"},
+        {"retry_info": "1e300s"},
         {"retry_after": format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)},
     ],
 )
@@ -129,7 +129,7 @@ async def test_wait_that_outlasts_the_deadline_is_handed_to_the_caller_at_once(
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
     assert caught.value.code == "EMBEDDER_UNAVAILABLE"
-    assert 590 < caught.value.retry_after < 4000
+    assert 290 < caught.value.retry_after <= 300
     with pytest.raises(UnavailableError):
         await embedder.embed_query("dos")
     assert len(gemini.requests) == 1
@@ -171,7 +171,7 @@ async def test_answer_that_does_not_come_in_time_is_tried_again(gemini: GeminiSe
     embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_timeout_seconds=0.5), ProcessQuota(16))
     gemini.then_hang()
     gemini.then_hang()
-    with stamina.set_testing(True, attempts=2, cap=True), pytest.raises(CallFailedError):
+    with stamina.set_testing(True, attempts=2, cap=True), pytest.raises(UnavailableError, match="in time"):
         await embedder.embed_query("uno")
     await embedder.aclose()
     assert len(gemini.requests) == 2
@@ -213,8 +213,73 @@ async def test_unusable_vectors_never_get_past_the_client(
     gemini: GeminiServer, embedder: GeminiEmbedder, answer: Reply
 ):
     gemini.then(answer)
-    with pytest.raises(InvalidVectorError):
+    with pytest.raises(CallFailedError, match="vector"):
         await embed_all(embedder, ["uno", "dos"])
+    assert [request.texts for request in gemini.requests] == [["uno", "dos"], ["prueba"]]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        failure(500, "INTERNAL"),
+        failure(403, "PERMISSION_DENIED"),
+        failure(400, "INVALID_ARGUMENT"),
+        Reply(200, "<html>Log in</html>"),
+        vectors([float("nan")] * 768),
+    ],
+)
+async def test_provider_that_fails_at_everything_is_left_alone_until_it_answers_the_probe(
+    gemini: GeminiServer, fault: Reply
+):
+    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_longest_pause_seconds=0.1), ProcessQuota(4))
+    gemini.then(*[fault] * 100)
+    with pytest.raises(UnavailableError) as caught:
+        await embed_all(embedder, ["uno"])
+    assert not isinstance(caught.value, CallFailedError)
+    assert "fails at everything" in caught.value.message
+    assert 0 < caught.value.retry_after <= 0.1
+    sent = len(gemini.requests)
+    with pytest.raises(UnavailableError, match="fails at everything"):
+        await embed_all(embedder, ["dos"])
+    assert len(gemini.requests) == sent
+
+    await asyncio.sleep(0.1)
+    with pytest.raises(UnavailableError, match="fails at everything"):
+        await embed_all(embedder, ["dos"])
+    assert [request.texts for request in gemini.requests[sent:]] == [["prueba"]]
+    gemini.forget_script()
+    await asyncio.sleep(0.1)
+    assert await asyncio.gather(*(embed_all(embedder, [text]) for text in ("dos", "tres"))) == [[1], [1]]
+    assert [request.texts for request in gemini.requests[sent + 1 :]] == [["prueba"], ["dos"], ["tres"]]
+    await embedder.aclose()
+
+
+async def test_provider_that_refuses_one_text_is_not_out(gemini: GeminiServer, embedder: GeminiEmbedder):
+    gemini.then(failure(400, "INVALID_ARGUMENT"))
+    with pytest.raises(InvalidInputError):
+        await embed_all(embedder, ["uno"])
+    gemini.then(*[failure(500, "INTERNAL")] * ATTEMPTS)
+    with pytest.raises(CallFailedError, match="500"):
+        await embed_all(embedder, ["uno"])
+    assert await embed_all(embedder, ["dos"]) == [1]
+
+
+async def test_probe_that_is_asked_to_wait_tells_nothing(gemini: GeminiServer, embedder: GeminiEmbedder):
+    gemini.then(*[failure(500, "INTERNAL")] * ATTEMPTS, failure(429, *QUOTA, retry_info="0.05s"))
+    with pytest.raises(UnavailableError, match="asks to wait") as caught:
+        await embed_all(embedder, ["uno"])
+    assert not isinstance(caught.value, CallFailedError)
+    assert await embed_all(embedder, ["uno"]) == [1]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_answer_that_is_too_long_for_its_vectors_is_not_read(
+    gemini: GeminiServer, embedder: GeminiEmbedder, status: int
+):
+    gemini.then(Reply(status, b" " * 20_000_000 + b"{}"))
+    with pytest.raises(CallFailedError, match="more than 5915200 bytes"):
+        await embed_all(embedder, ["uno"])
+    assert await embed_all(embedder, ["texto"] * MOST_ITEMS) == [MOST_ITEMS]
 
 
 async def test_wrong_key_is_not_the_fault_of_the_text(gemini: GeminiServer):
@@ -353,11 +418,11 @@ async def test_image_without_a_whole_description_says_why(
 
 
 async def test_vision_that_is_away_is_told_from_an_image_that_it_fails_at(gemini: GeminiServer, vision: GeminiVision):
-    gemini.then(*[failure(503, "UNAVAILABLE")] * ATTEMPTS)
-    with pytest.raises(UnavailableError) as away:
-        await vision.describe(b"image", "image/png")
     gemini.then(*[failure(500, "INTERNAL")] * ATTEMPTS)
     with pytest.raises(CallFailedError):
+        await vision.describe(b"image", "image/png")
+    gemini.then(*[failure(500, "INTERNAL")] * (ATTEMPTS + 1))
+    with pytest.raises(UnavailableError) as away:
         await vision.describe(b"image", "image/png")
     assert not isinstance(away.value, CallFailedError)
     assert away.value.code == "DESCRIBER_UNAVAILABLE"

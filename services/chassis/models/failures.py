@@ -6,7 +6,7 @@ from services.chassis.kernel.errors import CauceError, UnavailableError
 
 
 class CallFailedError(UnavailableError):
-    """The provider answers, but this very call failed each time (500, 504, no answer in time)."""
+    """This very call failed each time, while the provider answers others well."""
 
 
 class ImageNotDescribedError(CauceError):

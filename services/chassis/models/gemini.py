@@ -1,7 +1,8 @@
 """Gemini, for embeddings, images and questions of language: the only module that knows the ``google-genai`` package.
 
 The package retries nothing by itself, so this module does: a 429 is waited out by its own delay and never counts as an
-attempt; a passing fault is tried again a few times; and one deadline bounds a call with its retries.
+attempt; a passing fault is tried again a few times; and one deadline bounds a call with its retries. After a call that
+failed all the same a probe, the smallest call of its kind, tells whether it was that call's fault or the provider's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,14 +31,23 @@ from services.chassis.kernel.errors import (
 )
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
 from services.chassis.models.language import Answer, LanguageModelError, Prompt, Usage
-from services.chassis.models.limiter import AskedToWaitError, CallLimiter, CallQuota, Cost, Rates
+from services.chassis.models.limiter import (
+    AskedToWaitError,
+    CallLimiter,
+    CallQuota,
+    Cost,
+    ProviderOutError,
+    Rates,
+    Slot,
+)
 from services.chassis.models.model_settings import ModelSettings
-from services.chassis.models.space import EmbeddingSpace, Vector, stored_vectors
+from services.chassis.models.space import EmbeddingSpace, InvalidVectorError, Vector, stored_vectors
 from services.chassis.models.structured import (
+    SHORT_ANSWER_BYTES,
     THINKING_TOKENS,
     UNCOMPRESSED,
-    asked_seconds,
-    bound_answer,
+    bounded,
+    finite_seconds,
     invalid_answer,
     read_answer,
     retry_after,
@@ -56,9 +67,15 @@ _TOKENS_PER_CALL = 20_000  # the documented bound of gemini-embedding-001 on Ver
 _BYTES_PER_CALL = 3_500_000  # the service takes 4 MiB; the rest is for what wraps the texts
 _BYTES_AROUND_TEXT = 256
 _TOKENS_PER_IMAGE = 1_300  # at most, with the instruction
+_BYTES_PER_NUMBER = 64  # of a vector in JSON, indented; a third of it is usual
+_PROBE = "prueba"
+_BLANK_IMAGE = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAADklEQVR42mP4DwUMlDEA98A/wa9cD80AAAAASUVORK5CYII="
+)
 
 # The package takes an answer apart without looking at what it is.
 _GARBLED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+_FAULTS = (TimeoutError, httpx2.RequestError, errors.APIError, *_GARBLED)
 
 _T = TypeVar("_T")
 
@@ -92,8 +109,8 @@ class GeminiClient:
         ConfigurationError: ``GEMINI_KEY_MISSING``.
     """
 
-    def __init__(self, settings: ModelSettings, quota: CallQuota, *, short_answers: bool = False) -> None:
-        """``short_answers`` refuses answers that are longer than a language model's can be."""
+    def __init__(self, settings: ModelSettings, quota: CallQuota, *, most_bytes: int = SHORT_ANSWER_BYTES) -> None:
+        """``most_bytes`` is the longest answer that is read: what is longer is none."""
         if not settings.gemini_api_key:
             raise ConfigurationError(
                 "GEMINI_KEY_MISSING",
@@ -102,13 +119,18 @@ class GeminiClient:
                 remedy="set CAUCE_GEMINI_API_KEY, or choose the local model that needs none",
             )
         self._settings = settings
-        self._limiter = CallLimiter(quota, lease_seconds=settings.gemini_timeout_seconds + _LEASE_MARGIN_SECONDS)
+        self._limiter = CallLimiter(
+            quota,
+            # A trial sends two calls.
+            lease_seconds=2 * settings.gemini_timeout_seconds + _LEASE_MARGIN_SECONDS,
+            longest_pause_seconds=settings.gemini_longest_pause_seconds,
+        )
         certificates = _certificates()
         # An explicit client keeps the package from switching to aiohttp where that happens to be installed.
         self._http = httpx2.AsyncClient(
             verify=certificates,
-            headers=UNCOMPRESSED if short_answers else None,
-            event_hooks={"response": [bound_answer] if short_answers else []},
+            headers=UNCOMPRESSED,
+            event_hooks={"response": [bounded(most_bytes)]},
         )
         self._genai = genai.Client(
             vertexai=False,
@@ -127,13 +149,27 @@ class GeminiClient:
         """The package's asynchronous models interface."""
         return self._genai.aio.models
 
-    async def call(self, operation: str, model: str, cost: Cost, send: Callable[[], Awaitable[_T]]) -> _T:
+    async def call(
+        self,
+        operation: str,
+        model: str,
+        cost: Cost,
+        send: Callable[[], Awaitable[_T]],
+        probe: Callable[[], Awaitable[object]] | None = None,
+    ) -> _T:
         """Send a request until it is answered, the attempts are used up, or the deadline has come.
+
+        Args:
+            operation: its name in traces and metrics.
+            model: the model.
+            cost: what it counts for.
+            send: sends it, and checks the answer.
+            probe: sends the smallest request of its kind, to find out whether the provider answers anything.
 
         Raises:
             UnavailableError: ``EMBEDDER_UNAVAILABLE`` or ``DESCRIBER_UNAVAILABLE``; with ``retry_after`` when the
-                provider asked for a longer wait than the deadline allows.
-            CallFailedError: as above, when the provider is there but fails at this request.
+                provider asked for a longer wait than the deadline allows, or is out.
+            CallFailedError: as above, when the provider answers the probe.
             InvalidInputError: ``MODEL_REJECTED_INPUT``, the same request will be refused again.
         """
         code = "DESCRIBER_UNAVAILABLE" if operation == "describe_image" else "EMBEDDER_UNAVAILABLE"
@@ -148,24 +184,18 @@ class GeminiClient:
                     on=_passes, attempts=_ATTEMPTS, timeout=None, wait_initial=0.5, wait_max=8, wait_jitter=1
                 ):
                     with attempt:
-                        return await self._send_when_allowed(model, cost, scope, observed_send)
+                        return await self._send_when_allowed(model, cost, scope, observed_send, probe)
         except AskedToWaitError as error:
-            raise UnavailableError(
-                code,
-                f"{model} asks to wait {error.seconds:.0f} seconds",
-                remedy="wait; if it always asks to, raise its quota or lower CAUCE_GEMINI_ITEMS_PER_CALL",
-                retry_after=error.seconds,
-            ) from error
-        except TimeoutError as error:
-            raise UnavailableError(code, f"{model} gave no answer in time") from error
-        except _GARBLED as error:
-            raise CallFailedError(code, f"{model} answered something that is not its API") from error
-        except httpx2.DecodingError as error:
-            raise CallFailedError(code, f"{model} gave an answer that cannot be taken: {error}") from error
-        except httpx2.TransportError as error:
-            raise _transport_failure(code, error) from error
-        except errors.APIError as error:
-            raise _api_failure(code, model, error) from error
+            raise _asked_to_wait(code, model, error.seconds) from error
+        except ProviderOutError as error:
+            raise _out(code, model, error) from error
+        except _FAULTS as error:
+            failure = _failure(code, model, error)
+            if probe is not None:
+                await self._require_well(code, model, probe)
+                if isinstance(failure, UnavailableError):
+                    failure = CallFailedError(code, failure.message)
+            raise failure from error
         raise AssertionError("a retry ends with an answer or an error")
 
     async def aclose(self) -> None:
@@ -174,12 +204,18 @@ class GeminiClient:
         self._genai.close()
 
     async def _send_when_allowed(
-        self, model: str, cost: Cost, scope: asyncio.Timeout, send: Callable[[], Awaitable[_T]]
+        self,
+        model: str,
+        cost: Cost,
+        scope: asyncio.Timeout,
+        send: Callable[[], Awaitable[_T]],
+        probe: Callable[[], Awaitable[object]] | None,
     ) -> _T:
         """Send as soon as the quota and the provider let it. Being asked to wait is never an attempt.
 
         Raises:
             AskedToWaitError: at once, when the wait would outlast the scope.
+            ProviderOutError: at once, when the provider is out, or still is after a pause.
         """
         now = asyncio.get_running_loop().time
         unexplained = 0
@@ -187,11 +223,13 @@ class GeminiClient:
             left = (scope.when() or math.inf) - now()
             if not self._settings.gemini_waits_count:
                 scope.reschedule(None)
-            async with self._limiter.slot(model, cost, longest_pause=left):
-                if not self._settings.gemini_waits_count:
-                    scope.reschedule(now() + left)
+            async with self._limiter.slot(model, cost, longest_pause=left) as slot:
                 try:
-                    return await send()
+                    if slot.is_trial and probe is not None:
+                        await self._try(model, probe, slot)
+                    if not self._settings.gemini_waits_count:
+                        scope.reschedule(now() + left)
+                    answer = await send()
                 except errors.APIError as error:
                     delay = _asked_delay(error)
                     if error.code == 429 and delay is None:
@@ -201,6 +239,43 @@ class GeminiClient:
                         raise
                     count_refused(model)
                     await self._limiter.pause(model, max(delay, _SHORTEST_WAIT_SECONDS))
+                else:
+                    slot.answered = True
+                    return answer
+
+    async def _require_well(self, code: str, model: str, probe: Callable[[], Awaitable[object]]) -> None:
+        """Return when the provider answers the probe, so that whatever failed is at fault itself.
+
+        Raises UnavailableError: it does not, or not now.
+        """
+        try:
+            async with self._limiter.slot(model, Cost(1, 1), longest_pause=0) as slot:
+                await self._try(model, probe, slot)
+        except AskedToWaitError as error:
+            raise _asked_to_wait(code, model, error.seconds) from error
+        except ProviderOutError as error:
+            raise _out(code, model, error) from error
+        except errors.APIError as error:
+            delay = _asked_delay(error) or _FIRST_UNEXPLAINED_WAIT_SECONDS
+            await self._limiter.pause(model, delay)
+            raise _asked_to_wait(code, model, delay) from error
+
+    async def _try(self, model: str, probe: Callable[[], Awaitable[object]], slot: Slot) -> None:
+        """Send the probe; all workers leave the model alone if it fails.
+
+        Raises:
+            ProviderOutError: it failed.
+            APIError: the provider asks to wait, which says nothing of its health.
+        """
+        try:
+            async with asyncio.timeout(self._settings.gemini_timeout_seconds):
+                await probe()
+        except _FAULTS as error:
+            if isinstance(error, errors.APIError) and error.code == 429:
+                raise
+            fault = _failure("", model, error).message
+            raise ProviderOutError(await self._limiter.suspend(model, fault), fault) from error
+        slot.answered = True
 
 
 class GeminiEmbedder:
@@ -220,7 +295,8 @@ class GeminiEmbedder:
             min(_TOKENS_PER_CALL, rates.tokens_per_minute or _TOKENS_PER_CALL),
             _BYTES_PER_CALL,
         )
-        self._client = GeminiClient(settings, quota)
+        numbers = self._limits.items * space.native_dimensions
+        self._client = GeminiClient(settings, quota, most_bytes=SHORT_ANSWER_BYTES + numbers * _BYTES_PER_NUMBER)
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -233,47 +309,58 @@ class GeminiEmbedder:
         Raises:
             ValueError: before anything is sent, for a blank text or one with a NUL or a lone surrogate.
             InvalidInputError: ``TEXT_TOO_LONG``, before anything is embedded; ``MODEL_REJECTED_INPUT``.
-            InvalidVectorError: the answer has a vector too few or many, or one that is no direction.
-            UnavailableError: ``EMBEDDER_UNAVAILABLE``.
+            CallFailedError: the model fails at these texts each time, or answers them with what is no vector.
+            UnavailableError: ``EMBEDDER_UNAVAILABLE``, it is away or its quota used up.
         """
         require_embeddable(texts)
         inputs = [self._convention.document_prefix + text for text in texts]
-        await self._require_whole(inputs)
+        await self._require_whole(inputs, is_probed=True)
+        task = self._convention.document_task
         for part in batches([_size(text) for text in inputs], self._limits):
-            yield await self._embed(inputs[part], self._convention.document_task, "embed_documents")
+            yield await self._embed(inputs[part], task, "embed_documents", lambda: self._send([_PROBE], task))
 
     async def embed_query(self, text: str) -> Vector:
-        """The vector of a query. Raises as ``embed_documents`` does."""
+        """The vector of a query, which somebody waits for. Raises as ``embed_documents`` does, without a probe."""
         require_embeddable([text])
         inputs = [self._convention.query_prefix + text]
-        await self._require_whole(inputs)
-        (vector,) = await self._embed(inputs, self._convention.query_task, "embed_query")
+        await self._require_whole(inputs, is_probed=False)
+        (vector,) = await self._embed(inputs, self._convention.query_task, "embed_query", None)
         return vector
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _embed(self, inputs: Sequence[str], task: str | None, operation: str) -> list[Vector]:
-        config = types.EmbedContentConfig(task_type=task, output_dimensionality=self._space.native_dimensions)
-        contents = [types.Content(parts=[types.Part.from_text(text=text)]) for text in inputs]
+    async def _embed(
+        self,
+        inputs: Sequence[str],
+        task: str | None,
+        operation: str,
+        probe: Callable[[], Awaitable[object]] | None,
+    ) -> list[Vector]:
         model = self._space.model
         estimate = sum(_size(text).tokens for text in inputs)
-        response: types.EmbedContentResponse = await self._client.call(
-            operation,
-            model,
-            Cost(len(inputs), estimate),
-            lambda: self._client.models.embed_content(model=model, contents=contents, config=config),
+        vectors, tokens = await self._client.call(
+            operation, model, Cost(len(inputs), estimate), lambda: self._send(inputs, task), probe
         )
-        usage = response.usage_metadata and response.usage_metadata.prompt_token_count
-        count_tokens(PROVIDER, model, operation, usage or estimate)
-        return stored_vectors(
+        count_tokens(PROVIDER, model, operation, tokens or estimate)
+        return vectors
+
+    async def _send(self, inputs: Sequence[str], task: str | None) -> tuple[list[Vector], int | None]:
+        """The vectors, and the tokens if they were counted."""
+        response: types.EmbedContentResponse = await self._client.models.embed_content(
+            model=self._space.model,
+            contents=[types.Content(parts=[types.Part.from_text(text=text)]) for text in inputs],
+            config=types.EmbedContentConfig(task_type=task, output_dimensionality=self._space.native_dimensions),
+        )
+        vectors = stored_vectors(
             [embedding.values or [] for embedding in response.embeddings or []],
             count=len(inputs),
             dimensions=self._space.native_dimensions,
         )
+        return vectors, response.usage_metadata.prompt_token_count if response.usage_metadata else None
 
-    async def _require_whole(self, inputs: Sequence[str]) -> None:
+    async def _require_whole(self, inputs: Sequence[str], *, is_probed: bool) -> None:
         """Refuse a text that the model would not read to its end.
 
         A token has at least one byte, so only texts with more bytes than the model takes tokens need counting, which
@@ -283,7 +370,7 @@ class GeminiEmbedder:
         for position, text in enumerate(inputs):
             if len(text.encode()) <= limit:
                 continue
-            tokens = await self._count(text)
+            tokens = await self._count(text, is_probed=is_probed)
             if tokens > limit:
                 raise InvalidInputError(
                     "TEXT_TOO_LONG",
@@ -292,13 +379,15 @@ class GeminiEmbedder:
                     remedy="shorten the text, or choose an embedding space that reads more",
                 )
 
-    async def _count(self, text: str) -> int:
+    async def _count(self, text: str, *, is_probed: bool) -> int:
+        def count(of: str) -> Awaitable[types.CountTokensResponse]:
+            answer: Awaitable[types.CountTokensResponse] = self._client.models.count_tokens(model=model, contents=of)
+            return answer
+
         model = self._space.model
-        answer = await self._client.call(
-            "count_tokens", model, Cost(), lambda: self._client.models.count_tokens(model=model, contents=text)
-        )
-        tokens: int = answer.total_tokens or 0
-        return tokens
+        probe = (lambda: count(_PROBE)) if is_probed else None
+        answer = await self._client.call("count_tokens", model, Cost(), lambda: count(text), probe)
+        return answer.total_tokens or 0
 
 
 _DESCRIBE = """\
@@ -329,10 +418,8 @@ class GeminiVision:
             "describe_image",
             self._model,
             Cost(1, _TOKENS_PER_IMAGE),
-            lambda: self._client.models.generate_content(
-                model=self._model,
-                contents=[types.Part.from_bytes(data=data, mime_type=media_type), _DESCRIBE],
-            ),
+            lambda: self._send(data, media_type),
+            lambda: self._send(_BLANK_IMAGE, "image/png"),
         )
         if response.usage_metadata and response.usage_metadata.total_token_count:
             count_tokens(PROVIDER, self._model, "describe_image", response.usage_metadata.total_token_count)
@@ -342,6 +429,12 @@ class GeminiVision:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    async def _send(self, data: bytes, media_type: str) -> types.GenerateContentResponse:
+        response: types.GenerateContentResponse = await self._client.models.generate_content(
+            model=self._model, contents=[types.Part.from_bytes(data=data, mime_type=media_type), _DESCRIBE]
+        )
+        return response
 
 
 class GeminiLanguageModel:
@@ -358,7 +451,6 @@ class GeminiLanguageModel:
                 gemini_waits_count=True,
             ),
             quota,
-            short_answers=True,
         )
 
     @property
@@ -440,34 +532,50 @@ def _passes(error: Exception) -> bool:
     """Whether a fault may pass by itself."""
     if isinstance(error, errors.APIError):
         return error.code in {408, 500, 502, 503, 504}
-    return isinstance(error, (httpx2.TransportError, *_GARBLED))
+    return isinstance(error, (httpx2.TransportError, *_GARBLED)) and not isinstance(error, InvalidVectorError)
 
 
 def _asked_delay(error: errors.APIError) -> float | None:
     """The longest wait that the answer asks for, by header or by ``google.rpc.RetryInfo``; None without one."""
-    delays = [retry_after(error.response.headers.get("Retry-After") if error.response is not None else None)]
+    delays = [retry_after(error.response.headers if error.response is not None else {})]
     body = error.details if isinstance(error.details, dict) else {}
     details = body.get("error", body).get("details") or []
     for detail in details:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
-            delays.append(asked_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
+            delays.append(finite_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
     return max((delay for delay in delays if delay is not None), default=None)
 
 
-def _transport_failure(code: str, error: Exception) -> UnavailableError:
-    if isinstance(error, httpx2.ReadTimeout):
-        return CallFailedError(code, "Gemini did not answer in time, several times in a row")
+def _asked_to_wait(code: str, model: str, seconds: float) -> UnavailableError:
     return UnavailableError(
         code,
-        f"Gemini cannot be reached: {type(error).__name__}",
-        remedy="check the network and CAUCE_GEMINI_BASE_URL",
+        f"{model} asks to wait {seconds:.0f} seconds",
+        remedy="wait; if it always asks to, raise its quota or lower CAUCE_GEMINI_ITEMS_PER_CALL",
+        retry_after=seconds,
     )
+
+
+def _out(code: str, model: str, error: ProviderOutError) -> UnavailableError:
+    said = f"{model} fails at everything, and is tried again in {error.seconds:.0f} seconds: {error.fault}"
+    return UnavailableError(code, said, remedy="see what its provider says", retry_after=error.seconds)
+
+
+def _failure(code: str, model: str, error: Exception) -> CauceError:
+    """A fault of the provider, or of the way to it, as callers know it."""
+    if isinstance(error, errors.APIError):
+        return _api_failure(code, model, error)
+    if isinstance(error, (TimeoutError, httpx2.TimeoutException)):
+        return UnavailableError(code, f"{model} gave no answer in time")
+    if isinstance(error, httpx2.TransportError):
+        said = f"Gemini cannot be reached: {type(error).__name__}"
+        return UnavailableError(code, said, remedy="check the network and CAUCE_GEMINI_BASE_URL")
+    if isinstance(error, (httpx2.DecodingError, InvalidVectorError)):
+        return UnavailableError(code, f"{model} gave an answer that cannot be taken: {error}")
+    return UnavailableError(code, f"{model} answered something that is not its API")
 
 
 def _api_failure(code: str, model: str, error: errors.APIError) -> CauceError:
     said = shorten(f"{model} answered {error.code} {error.status or ''}: {error.message or 'no message'}", 300)
-    if error.code in {500, 504}:
-        return CallFailedError(code, said)
     if error.code >= 500 or error.code == 408:
         return UnavailableError(code, said)
     if error.code in {401, 403, 404} or error.status == "FAILED_PRECONDITION" or "API_KEY" in str(error.details):

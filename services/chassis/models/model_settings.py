@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from services.chassis.models.language import Prices
-from services.chassis.models.limiter import Rates
+from services.chassis.models.limiter import LONGEST_PAUSE_SECONDS, Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ class ModelSettings:
         gemini_base_url: where the Gemini API is; a proxy or a local server may stand in.
         gemini_vision_model: the model that describes images.
         gemini_timeout_seconds: the longest wait for one answer.
-        gemini_deadline_seconds: the longest wait for one call with its retries, and the longest pause that the provider
-            may ask for before the call is given up.
+        gemini_deadline_seconds: the longest wait for one call with its retries, and the longest pause that is waited
+            for within it; before a longer one the call is given up.
         gemini_waits_count: whether waits for quota count against the deadline, as in a search that somebody waits for.
             A worker waits as long as it takes, for giving up would throw away what was embedded before.
+        gemini_longest_pause_seconds: the longest that a model is left alone, however long its provider asks to wait,
+            and however often it was tried in vain while it is out.
         gemini_concurrency: calls to one model under way at once: of all workers together, or of one other process.
         gemini_quotas: what all workers together may use of a model, by its id.
         gemini_items_per_call: texts in one call, at most 100. Quota counts texts, so a quota per minute that is smaller
@@ -59,6 +61,7 @@ class ModelSettings:
     gemini_timeout_seconds: float = 30.0
     gemini_deadline_seconds: float = 120.0
     gemini_waits_count: bool = False
+    gemini_longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
     gemini_concurrency: int = 16
     gemini_quotas: Mapping[str, Rates] = field(default_factory=dict)
     gemini_items_per_call: int = 100

@@ -18,9 +18,10 @@ from services.chassis.models.language import Answer, LanguageModelError, Prompt,
 from services.chassis.models.limiter import AskedToWaitError, CallLimiter, CallQuota, Cost
 from services.chassis.models.model_settings import LanguageSettings
 from services.chassis.models.structured import (
+    SHORT_ANSWER_BYTES,
     THINKING_TOKENS,
     UNCOMPRESSED,
-    bound_answer,
+    bounded,
     invalid_answer,
     read_answer,
     retry_after,
@@ -88,7 +89,7 @@ class _StatusError(Exception):
     def __init__(self, response: httpx2.Response) -> None:
         super().__init__(f"status {response.status_code}")
         self.status = response.status_code
-        self.asked_delay = retry_after(response.headers.get("Retry-After"))
+        self.asked_delay = retry_after(response.headers)
         try:
             self.complaint = _PROBLEM.validate_json(response.content).error
         except ValidationError:
@@ -119,7 +120,7 @@ class OpenAiLanguageModel:
         self._http = httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **({"Authorization": f"Bearer {self._key}"} if self._key else {})},
             timeout=self._timeout,
-            event_hooks={"response": [bound_answer]},
+            event_hooks={"response": [bounded(SHORT_ANSWER_BYTES)]},
         )
 
     @property

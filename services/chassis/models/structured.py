@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -16,7 +16,8 @@ from services.chassis.models.language import Answer, LanguageModelError, Usage
 THINKING_TOKENS = 2_048
 """Some models count what they think before they answer as a part of the answer."""
 
-_MOST_BYTES = 1_000_000
+SHORT_ANSWER_BYTES = 1_000_000
+"""More than a language model writes."""
 
 T = TypeVar("T")
 
@@ -47,57 +48,68 @@ def invalid_answer(reason: str, usage: Usage) -> LanguageModelError:
     )
 
 
-async def bound_answer(response: httpx2.Response) -> None:
-    """A hook on responses: the body may have a megabyte and no more, and none of that in disguise.
+def bounded(most_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """A hook on responses: the body may have so many bytes and no more, and none of that in disguise.
 
-    Raises httpx2.DecodingError, when the body is read or at once.
+    It raises httpx2.DecodingError, when the body is read or at once.
     """
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise httpx2.DecodingError("the answer is compressed, which was not asked for")
-    response.stream = _BoundedStream(response.stream)
+
+    async def bound_answer(response: httpx2.Response) -> None:
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+        response.stream = _BoundedStream(response.stream, most_bytes)
+
+    return bound_answer
 
 
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""Headers that go with ``bound_answer``."""
+"""Headers that go with ``bounded``."""
 
 
-LONGEST_WAIT_SECONDS = 3_600.0
-"""A provider that asks for more is asked again after this: no header stops the work for good."""
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that ``Retry-After`` asks for; None without one, or for a date in an answer that is not dated itself.
 
-
-def retry_after(value: str | None) -> float | None:
-    """The seconds that a header ``Retry-After`` asks for, as a number or as a date; None without one."""
-    if value is None:
+    A date counts from that of the answer, so that no clock of ours matters.
+    """
+    asked = headers.get("Retry-After")
+    if asked is None:
         return None
-    seconds = asked_seconds(value)
-    if seconds is None:
-        try:
-            there = parsedate_to_datetime(value).astimezone(UTC)
-        except ValueError:
-            return None
-        seconds = asked_seconds(max(0.0, (there - datetime.now(UTC)).total_seconds()))
-    return seconds
+    seconds = finite_seconds(asked)
+    if seconds is not None:
+        return seconds
+    until, sent = _moment(asked), _moment(headers.get("Date"))
+    return None if until is None or sent is None else max(0.0, (until - sent).total_seconds())
 
 
-def asked_seconds(text: str | float) -> float | None:
-    """A number of seconds, at most ``LONGEST_WAIT_SECONDS``; None for anything else."""
+def finite_seconds(text: str) -> float | None:
+    """A number of seconds, None for anything else."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return min(value, LONGEST_WAIT_SECONDS) if math.isfinite(value) and value >= 0 else None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _moment(text: str | None) -> datetime | None:
+    """The moment of an HTTP date, in UTC where it names no zone; None for anything else."""
+    try:
+        moment = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, most_bytes: int) -> None:
         self._stream = stream
+        self._most_bytes = most_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for block in self._stream:
             size += len(block)
-            if size > _MOST_BYTES:
-                raise httpx2.DecodingError(f"the answer has more than {_MOST_BYTES} bytes")
+            if size > self._most_bytes:
+                raise httpx2.DecodingError(f"the answer has more than {self._most_bytes} bytes")
             yield block
 
     async def aclose(self) -> None:

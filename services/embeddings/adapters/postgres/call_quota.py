@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 
-from services.chassis.models.limiter import Cost, Rates, Wait
+from services.chassis.models.limiter import OUTAGE_BASE_SECONDS, Cost, Rates, Ticket, Wait
 from services.chassis.observability import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.queries import load_query
@@ -33,7 +33,7 @@ class PostgresCallQuota:
         self._concurrency = concurrency
         self._rates = rates
 
-    async def reserve(self, model: str, cost: Cost, lease_seconds: float) -> UUID | Wait:
+    async def reserve(self, model: str, cost: Cost, lease_seconds: float) -> Ticket | Wait:
         """Take a slot and the cost for a call, or say how long there is none."""
         rates = self._rates.get(model, Rates())
         taken = (
@@ -43,21 +43,32 @@ class PostgresCallQuota:
         )
         ticket = uuid4()
         query = load_query(_PACKAGE, "reserve_call")
-        if await self._pool.fetchval(query, model, ticket, lease_seconds, *taken, self._concurrency):
-            return ticket
+        is_trial = await self._pool.fetchval(query, model, ticket, lease_seconds, *taken, self._concurrency)
+        if is_trial is not None:
+            return Ticket(ticket, is_trial=is_trial)
         wait = await self._pool.fetchrow(load_query(_PACKAGE, "find_call_wait"), model, *taken)
+        if wait["out"] > 0:
+            return Wait(wait["out"], asked=True, fault=wait["out_fault"])
         return Wait(max(wait["asked"], wait["paced"]), asked=wait["asked"] > 0)
 
-    async def release(self, model: str, ticket: UUID) -> None:
+    async def release(self, model: str, ticket: Ticket, *, answered: bool) -> None:
         """Give the slot back. While the database is away its lease does."""
         try:
-            await self._pool.execute(load_query(_PACKAGE, "release_call"), model, ticket)
+            await self._pool.execute(load_query(_PACKAGE, "release_call"), model, ticket.id, answered)
         except DATABASE_AWAY as error:
             _log.warning("call_not_released", model=model, error=f"{type(error).__name__}: {error}")
 
     async def pause(self, model: str, seconds: float) -> None:
         """Let no worker's call start before so many seconds from now have passed."""
         await self._pool.execute(load_query(_PACKAGE, "pause_calls"), model, seconds)
+
+    async def suspend(self, model: str, fault: str, longest_seconds: float) -> float:
+        """Note that the provider is out. Return for how many seconds no worker's call may start."""
+        query = load_query(_PACKAGE, "suspend_calls")
+        await self._pool.execute(query, model, fault, OUTAGE_BASE_SECONDS, longest_seconds)
+        wait = await self._pool.fetchrow(load_query(_PACKAGE, "find_call_wait"), model, 0.0, 0.0, AHEAD_SECONDS)
+        seconds: float = wait["out"]
+        return seconds
 
 
 def _seconds(count: int, per_minute: int | None) -> float:

@@ -21,6 +21,7 @@ from services.chassis.models.limiter import CallQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import Embedder, build_document_embedder, build_vision, get_space
 from services.chassis.models.space import EmbeddingSpace
+from services.chassis.postgres.faults import passing_fault
 from services.chassis.postgres.patience import Patience
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
@@ -110,6 +111,7 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
             await patience.once_database_answers(partial(join_space, pool, configured))
             space_id, space = await patience.once_database_answers(partial(find_active_space, pool))
             embedder = open_embedder(space)
+            is_held = partial(quota.is_out, space.model)
             files = PostgresFileWork(pool, lease_seconds=settings.lease_seconds, recipe=recipe)
             await patience.once_database_answers(files.announce_recipe)
             embed_file = EmbedFile(
@@ -133,13 +135,13 @@ async def build_worker(settings: WorkerSettings) -> AsyncIterator[WorkerGroup]:
                 settings.lease_seconds,
             )
             workers = (
-                _worker("file", Label.of_file, files, embed_file, settings),
-                _worker("batch", Label.of_batch, resources, embed_resources, settings),
+                _worker("file", Label.of_file, files, embed_file, settings, is_held=is_held),
+                _worker("batch", Label.of_batch, resources, embed_resources, settings, is_held=is_held),
                 SpaceBuilder(build_space, idle_seconds=SPACE_POLL_SECONDS),
             )
             return workers, partial(until_another_space, pool, space_id, poll_seconds=SPACE_POLL_SECONDS)
 
-        yield WorkerGroup(open_workers, waits_for=lambda: str(patience.error))
+        yield WorkerGroup(open_workers, waits_for=lambda: str(patience.error), waits=quota.describe)
 
 
 def _document_embedders(
@@ -167,6 +169,8 @@ def _worker(
     work: _Work[C],
     reconcile: Callable[[C], Awaitable[None]],
     settings: WorkerSettings,
+    *,
+    is_held: Callable[[], bool],
 ) -> Worker[C]:
     process = ProcessClaim(
         reconcile=reconcile,
@@ -174,6 +178,7 @@ def _worker(
         lease_seconds=settings.lease_seconds,
         max_attempts=settings.max_attempts,
         on_fault=log_fault(kind, label),
+        passing_fault=passing_fault,
     )
     return Worker(
         work,
@@ -183,6 +188,7 @@ def _worker(
         concurrency=settings.worker_concurrency,
         poll_seconds=settings.poll_seconds,
         shutdown_seconds=settings.shutdown_seconds,
+        is_held=is_held,
     )
 
 

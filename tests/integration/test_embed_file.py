@@ -76,11 +76,12 @@ async def test_what_was_described_is_not_paid_for_again_when_the_provider_goes_a
     world.gemini.forget_script()
     world.paid()
 
-    world.gemini.then(description("Un esquema con P2."))
+    await asyncio.sleep(0.05)
+    world.gemini.then(description("NONE"), description("Un esquema con P2."))
     expire = "UPDATE module_embeddings_files_file SET lease_expires_at = now() - interval '1 second' RETURNING file_id"
     file_id = await world.source.fetchval(expire)
     await world.work()
-    assert world.paid()[0] == 1
+    assert world.paid()[0] == 2  # with a probe, whether it is back
     (text,) = await world.texts(file_id)
     assert "P1" in text
     assert "P2" in text

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from email.message import Message
 from pathlib import Path
 
 import asyncpg
+import httpx2
 
+from deploy.embedded.process import free_port
 from services.chassis.postgres.pool import create_pool
+from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
-from tests.support.gemini_server import GeminiServer, Reply, Request, embed
+from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
+from tests.support.gemini_server import GeminiServer, Reply, Request, embed, failure
 from tests.support.postgres import Database
+from tests.support.resources import put
 from tests.support.scarce_gemini import ScarceGemini
 from tests.support.source_files import replace_file, uploaded
 from tests.support.workers import PATIENCE, all_ended, running_workers, store_texts, worker_environment
@@ -131,6 +139,122 @@ async def test_a_vector_that_is_none_reaches_no_table_and_its_file_is_tried_agai
             assert await all_ended(database) == {"COMPLETED": len(file_ids)}
     assert await vectors(admin) == sorted(["good", *BAD_ANSWERS])
     await admin.close()
+
+
+OUTAGES: dict[str, Reply | None] = {
+    "errors": failure(500, "INTERNAL"),
+    "pages of HTML": Reply(200, "<html>Log in</html>"),
+    "no vectors": Reply(200, {"embeddings": []}),
+    "refusals": failure(400, "INVALID_ARGUMENT"),
+    "too much": Reply(200, b" " * 8_000_000),
+    "no rights": failure(403, "PERMISSION_DENIED"),
+    "silence": None,
+}
+
+
+class OutGemini(GeminiServer):
+    """Answers nobody well while an outage lasts."""
+
+    outage: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: Counter[str] = Counter()
+
+    def answer(self, request: Request, path: str, headers: Message, body: bytes) -> Reply:
+        kind = self.outage
+        if kind is None:
+            return super().answer(request, path, headers, body)
+        self.failed[kind] += 1
+        reply = OUTAGES[kind]
+        if reply is None:
+            time.sleep(0.6)
+        return reply or Reply(200, "")
+
+
+async def test_no_outage_of_a_provider_makes_anything_fail_however_long_it_lasts(
+    database: Database, tmp_path: Path
+) -> None:
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    admin = await asyncpg.connect(database.admin_url)
+    port = free_port()
+    with OutGemini() as provider:
+        environment = worker_environment(
+            database,
+            objects,
+            provider,
+            max_attempts=1,
+            worker_concurrency=4,
+            worker_port=port,
+            gemini_timeout_seconds=0.3,
+            gemini_longest_pause_seconds=0.2,
+        )
+        provider.outage = "errors"
+        await store_texts(database, objects, 6, chunks=1)
+        await store_tags(database, admin, 6)
+        async with running_workers([environment], tmp_path), asyncio.timeout(PATIENCE):
+            for kind in OUTAGES:
+                provider.outage = kind
+                while provider.failed[kind] < 3:
+                    await asyncio.sleep(0.02)
+            said = "SELECT max(error_message) FROM module_embeddings_files_file WHERE status = 'PENDING'"
+            while not (message := await admin.fetchval(said)):
+                await asyncio.sleep(0.02)
+            assert "fails at everything" in message
+            async with httpx2.AsyncClient(trust_env=False) as client:
+                ready = (await client.get(f"http://127.0.0.1:{port}/health/ready")).json()
+            assert ready["status"] == "ready"
+            assert "out since" in ready["waits"]["gemini-embedding-001"]
+
+            provider.outage = None
+            assert await all_ended(database) == {"COMPLETED": 6}
+            waiting = "SELECT count(*) FROM module_embeddings_resource WHERE status <> 'COMPLETED'"
+            while await admin.fetchval(waiting):
+                await asyncio.sleep(0.05)
+    assert await admin.fetchval("SELECT max(attempts) FROM module_embeddings_files_file") == 1
+    assert await admin.fetchval("SELECT out_since IS NULL FROM module_embeddings_model_quota")
+    await admin.close()
+
+
+async def test_a_database_that_goes_away_during_an_attempt_spends_none(database: Database, tmp_path: Path) -> None:
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    admin = await asyncpg.connect(database.admin_url)
+    with GeminiServer() as provider:
+        environment = worker_environment(database, objects, provider, max_attempts=1)
+        asked, answered = threading.Event(), threading.Event()
+
+        def late(request: Request) -> Reply:
+            asked.set()
+            answered.wait(PATIENCE)
+            return embed(request)
+
+        provider.then(late)
+        await store_texts(database, objects, 1, chunks=1)
+        async with running_workers([environment], tmp_path) as (worker,), asyncio.timeout(PATIENCE):
+            while not asked.is_set():
+                await asyncio.sleep(0.02)
+            await admin.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT 0")
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cauce-worker'"
+            await admin.execute(cut)
+            answered.set()
+            while not worker.says("file_interrupted"):
+                await asyncio.sleep(0.02)
+            await admin.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT -1")
+            assert await all_ended(database) == {"COMPLETED": 1}
+    assert await admin.fetchval("SELECT attempts FROM module_embeddings_files_file") == 1
+    await admin.close()
+
+
+async def store_tags(database: Database, admin: asyncpg.Connection, count: int) -> None:
+    """Write and announce so many resources."""
+    types = load_resource_types()
+    pool = await create_pool(database.embeddings_url, application_name="test")
+    for number in range(1, count + 1):
+        await put(admin, types["tag"], number, f"Etiqueta {number}")
+    await PostgresResourceMirror(pool, types).sweep()
+    await pool.close()
 
 
 async def vectors(admin: asyncpg.Connection) -> list[str]:

@@ -89,7 +89,12 @@ async def running_worker(database: Database, extractor: SandboxedExtractor, fold
     source = await asyncpg.connect(database.admin_url)
     pool = await create_pool(database.embeddings_url, application_name="test")
     with GeminiServer() as gemini:
-        models = ModelSettings(gemini_api_key=API_KEY, gemini_base_url=gemini.url, gemini_deadline_seconds=5)
+        models = ModelSettings(
+            gemini_api_key=API_KEY,
+            gemini_base_url=gemini.url,
+            gemini_deadline_seconds=5,
+            gemini_longest_pause_seconds=0.05,
+        )
         quota = ProcessQuota(4)
         embedder = build_document_embedder(GEMINI_EMBEDDING_001, models, quota)
         describer = GeminiImageDescriber(build_vision(models, quota), "gemini")

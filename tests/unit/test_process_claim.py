@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import asyncpg
 import pytest
 
 from services.chassis.kernel.errors import GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
+from services.chassis.postgres.faults import DatabaseUnreachableError, passing_fault
 from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile
@@ -65,6 +68,51 @@ async def test_a_fault_gives_the_file_back_and_spends_an_attempt() -> None:
     ((name, code, delay, counts),) = work.settled()
     assert (name, code, counts) == ("give_back", "TRANSIENT_FAULT", True)
     assert 2 <= delay <= 4
+
+
+async def test_a_fault_of_the_database_spends_no_attempt_and_is_written_once_the_database_is_there_again() -> None:
+    away = 3
+
+    class AwayWork(InMemoryFileWork):
+        async def give_back(self, *arguments: Any, **options: Any) -> None:
+            nonlocal away
+            if away > 0:
+                away -= 1
+                raise ConnectionRefusedError
+            await super().give_back(*arguments, **options)
+
+    async def embed_file(claim: ClaimedFile) -> None:
+        raise ConnectionRefusedError
+
+    def passing(error: Exception) -> UnavailableError | None:
+        return UnavailableError("DATABASE_UNAVAILABLE", "away") if isinstance(error, ConnectionError) else None
+
+    work = AwayWork()
+    await ProcessClaim(embed_file, work, 60, 3, lambda claim, error: None, passing, retry_seconds=0)(
+        claimed(attempts=3)
+    )
+    assert away == 0
+    assert work.settled()[0][1::2] == ("DATABASE_UNAVAILABLE", False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (DatabaseUnreachableError("refused"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.CannotConnectNowError("starting up"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.AdminShutdownError("terminated"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.ConnectionDoesNotExistError("cut"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.DeadlockDetectedError("deadlock"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.UndefinedTableError("no such table"), "SCHEMA_MISSING"),
+        (asyncpg.NumericValueOutOfRangeError("out of range"), None),
+        (asyncpg.exceptions._base.DataError("invalid input"), None),
+        (FileNotFoundError("of the storage"), None),
+        (ValueError("of the code"), None),
+    ],
+)
+def test_faults_of_the_database_are_told_from_those_of_what_is_worked_on(fault: Exception, code: str | None) -> None:
+    passing = passing_fault(fault)
+    assert (passing and passing.code) == code
 
 
 async def test_the_last_attempt_fails_the_file_with_the_last_fault() -> None:

@@ -71,14 +71,23 @@ def create_app(
     return app
 
 
-def operations_app(title: str, checks: Callable[[], Mapping[str, HealthCheck]]) -> FastAPI:
-    """Health and metrics alone, for a process that serves nobody."""
+def operations_app(
+    title: str, checks: Callable[[], Mapping[str, HealthCheck]], waits: Callable[[], Awaitable[Mapping[str, str]]]
+) -> FastAPI:
+    """Health and metrics alone, for a process that serves nobody.
+
+    ``waits`` tells by name of what the process waits for, though it is ready itself.
+    """
     app = FastAPI(title=title, openapi_url=None)
-    _add_operations(app, checks)
+    _add_operations(app, checks, waits)
     return app
 
 
-def _add_operations(app: FastAPI, checks: Callable[[], Mapping[str, HealthCheck]]) -> None:
+def _add_operations(
+    app: FastAPI,
+    checks: Callable[[], Mapping[str, HealthCheck]],
+    waits: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
+) -> None:
     @app.get("/health/live", tags=["operations"])
     async def live() -> dict[str, str]:
         """The process answers."""
@@ -88,7 +97,10 @@ def _add_operations(app: FastAPI, checks: Callable[[], Mapping[str, HealthCheck]
     async def ready() -> JSONResponse:
         """Everything that the service depends on works; otherwise 503 and the faults by name."""
         faults = {name: fault for name, check in checks().items() if (fault := await _run(check)) is not None}
-        return JSONResponse({"status": "not ready" if faults else "ready", "faults": faults}, 503 if faults else 200)
+        answer: dict[str, Any] = {"status": "not ready" if faults else "ready", "faults": faults}
+        if waits is not None:
+            answer["waits"] = await waits()
+        return JSONResponse(answer, 503 if faults else 200)
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -23,6 +23,11 @@ DRIVER_FAULTS: tuple[type[Exception], ...] = (
 DATABASE_AWAY: tuple[type[Exception], ...] = (OSError, TimeoutError, *DRIVER_FAULTS)
 """The same with the network's. Any other error of the database is the fault of a statement or its data."""
 
+
+class DatabaseUnreachableError(ConnectionError):
+    """No connection can be made, which tells it from other faults of the network."""
+
+
 NOT_MIGRATED: tuple[type[Exception], ...] = (
     asyncpg.UndefinedTableError,
     asyncpg.UndefinedColumnError,
@@ -41,6 +46,16 @@ def schema_missing(error: Exception) -> UnavailableError | None:
     return UnavailableError(
         "SCHEMA_MISSING", f"the database has not what this release needs: {error}", remedy="run `cauce migrate`"
     )
+
+
+def passing_fault(error: Exception) -> UnavailableError | None:
+    """The same as ``DATABASE_UNAVAILABLE`` or ``SCHEMA_MISSING`` where the database is at fault itself, else None."""
+    # What the driver refuses to send is a fault of the data, and a ValueError as well.
+    away = (*DRIVER_FAULTS, DatabaseUnreachableError, TimeoutError)
+    if isinstance(error, away) and not isinstance(error, ValueError):
+        said = f"the database does not work: {type(error).__name__}: {error}"
+        return UnavailableError("DATABASE_UNAVAILABLE", said, remedy="try again")
+    return schema_missing(error)
 
 
 def database_refused(error: Exception, where: str | None) -> ConfigurationError | None:

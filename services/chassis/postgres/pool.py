@@ -11,7 +11,7 @@ from asyncpg.pool import PoolAcquireContext
 from opentelemetry import metrics
 from pgvector.asyncpg import register_vector
 
-from services.chassis.postgres.faults import DATABASE_AWAY, database_refused, schema_missing
+from services.chassis.postgres.faults import DATABASE_AWAY, DatabaseUnreachableError, database_refused, schema_missing
 
 SESSION: Mapping[str, str] = {
     # Whoever froze or vanished within a transaction holds its rows, which claims pass by, no longer than this.
@@ -47,6 +47,10 @@ class _Pool(asyncpg.Pool):  # type: ignore[misc]
         _waiting.add(1, attributes)
         try:
             return await super()._acquire(timeout)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise DatabaseUnreachableError(f"{type(error).__name__}: {error}") from error
         finally:
             _waiting.add(-1, attributes)
 

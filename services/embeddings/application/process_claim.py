@@ -29,6 +29,8 @@ class Claim(Protocol):
         """Whether it may take so long that it must leave a place for others."""
 
 
+RETRY_SECONDS = 1.0
+
 C = TypeVar("C", bound=Claim)
 C_contra = TypeVar("C_contra", bound=Claim, contravariant=True)
 
@@ -58,9 +60,15 @@ class ProcessClaim(Generic[C]):
     lease_seconds: float
     max_attempts: int
     on_fault: Callable[[C, BaseException], None]
+    passing_fault: Callable[[Exception], UnavailableError | None] = lambda _: None
+    """The same as an error of what all work needs, which is no fault of the claim; None for any other."""
+    retry_seconds: float = RETRY_SECONDS
 
     async def __call__(self, claim: C) -> None:
-        """Settle the claim. Only a fault of the database, or a cancellation, comes out of here."""
+        """Settle the claim, as soon as the database lets it. Attempts are for what the claim itself did.
+
+        Only a fault that is none of those that pass, or a cancellation, comes out of here.
+        """
         try:
             if not claim.is_gone and claim.attempts > self.max_attempts:
                 await self._exhausted(claim, "a worker ended while it worked on this")
@@ -78,11 +86,18 @@ class ProcessClaim(Generic[C]):
             await self._retry_or_fail(claim, error)
         except UnavailableError as error:
             self.on_fault(claim, error)
-            delay = error.retry_after or backoff(claim.attempts)
-            await self.work.give_back(claim, error.code, error.message, delay_seconds=delay, counts=False)
+            await self._wait_out(claim, error)
         except Exception as error:  # noqa: BLE001 - whatever it was, the claim must not stay stuck
             self.on_fault(claim, error)
-            await self._retry_or_fail(claim, error)
+            passing = self.passing_fault(error)
+            if passing is not None:
+                await self._wait_out(claim, passing)
+            else:
+                await self._retry_or_fail(claim, error)
+
+    async def _wait_out(self, claim: C, error: UnavailableError) -> None:
+        delay = error.retry_after or backoff(claim.attempts)
+        await self._give_back(claim, error.code, error.message, delay, counts=False)
 
     async def _retry_or_fail(self, claim: C, error: Exception) -> None:
         message = error.message if isinstance(error, CauceError) else f"{type(error).__name__}: {error}"
@@ -90,14 +105,27 @@ class ProcessClaim(Generic[C]):
             await self._exhausted(claim, message)
         else:
             code = error.code if isinstance(error, CauceError) else "TRANSIENT_FAULT"
-            delay = backoff(claim.attempts)
-            await self.work.give_back(claim, code, message, delay_seconds=delay, counts=True)
+            await self._give_back(claim, code, message, backoff(claim.attempts), counts=True)
+
+    async def _give_back(self, claim: C, code: str, message: str, delay: float, *, counts: bool) -> None:
+        await self._settle(lambda: self.work.give_back(claim, code, message, delay_seconds=delay, counts=counts))
 
     async def _exhausted(self, claim: C, last: str) -> None:
         await self._fail(claim, "ATTEMPTS_EXHAUSTED", f"gave up after {self.max_attempts} attempts; the last: {last}")
 
     async def _fail(self, claim: C, code: str, message: str) -> None:
         try:
-            await self.work.fail(claim, code, message)
+            await self._settle(lambda: self.work.fail(claim, code, message))
         except LeaseLostError:
             await self.work.release(claim)
+
+    async def _settle(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write it once the database is there again: a lease that runs out would spend an attempt."""
+        while True:
+            try:
+                await write()
+                return
+            except Exception as error:
+                if self.passing_fault(error) is None:
+                    raise
+            await asyncio.sleep(self.retry_seconds)

@@ -72,8 +72,9 @@ class Worker(Generic[C]):
         concurrency: int,
         poll_seconds: float,
         shutdown_seconds: float,
+        is_held: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``kind`` names the work in logs, spans and metrics."""
+        """``kind`` names the work in logs, spans and metrics; while ``is_held`` nothing more is taken in hand."""
         self._queue = queue
         self._process = process
         self._kind = kind
@@ -81,6 +82,7 @@ class Worker(Generic[C]):
         self._concurrency = concurrency
         self._poll_seconds = poll_seconds
         self._shutdown_seconds = shutdown_seconds
+        self._is_held = is_held
         self._large_places = max(1, concurrency - 1)
         self._in_hand: dict[asyncio.Task[None], C] = {}
         self._fault: str | None = None
@@ -114,6 +116,8 @@ class Worker(Generic[C]):
         return self._fault
 
     async def _claim(self) -> Sequence[C]:
+        if self._is_held():
+            return []
         large = self._large_places - sum(claim.is_large for claim in self._in_hand.values())
         try:
             claimed = await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
@@ -196,11 +200,14 @@ class WorkerGroup:
         open_workers: Callable[[], Awaitable[tuple[Sequence[Loop], Callable[[], Awaitable[None]]]]],
         *,
         waits_for: Callable[[], str],
+        waits: Callable[[], Awaitable[Mapping[str, str]]],
     ) -> None:
         """``open_workers`` may wait for what the workers need, as long as it takes; ``waits_for`` says what it is.
 
-        It gives the workers, and what returns when others are needed in their place.
+        It gives the workers, and what returns when others are needed in their place. ``waits`` tells which of
+        their models are out, or have to be left alone.
         """
+        self.waits = waits
         self._open_workers = open_workers
         self._waits_for = waits_for
         self._workers: Sequence[Loop] | None = None

@@ -137,9 +137,10 @@ class File:
         """
         self.require_content()
         if not self.status.is_final:
+            said = self.processing and self.processing.error_message
             raise ConflictError(
                 "NOT_FINISHED",
-                f"the file is {self.status} and ends by itself",
+                f"the file is {self.status} and ends by itself" + (f"; the last fault: {said}" if said else ""),
                 where="file_id",
                 remedy="wait until it is COMPLETED or FAILED",
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from uuid import uuid4
 
 import asyncpg
+from opentelemetry import metrics
 
 from services.chassis.models.limiter import OUTAGE_BASE_SECONDS, Cost, Rates, Ticket, Wait
 from services.chassis.observability import get_logger
@@ -14,9 +16,13 @@ from services.chassis.postgres.queries import load_query
 
 AHEAD_SECONDS = 6.0
 """How much of a rate may be used at once: a tenth of a minute's, so that no minute has more than 110 % of it."""
+DESCRIBE_SECONDS = 2.0
 
 _PACKAGE = "services.embeddings"
 _log = get_logger(__name__)
+_out = metrics.get_meter("cauce").create_gauge(
+    "cauce.model.out", description="Whether the model's provider is out, as this process saw it last"
+)
 
 
 class PostgresCallQuota:
@@ -32,6 +38,20 @@ class PostgresCallQuota:
         self._pool = pool
         self._concurrency = concurrency
         self._rates = rates
+        self._out_until: dict[str, float] = {}
+
+    def is_out(self, model: str) -> bool:
+        """Whether this process knows that the model's provider is out and is not to be tried yet."""
+        return self._out_until.get(model, 0.0) > asyncio.get_running_loop().time()
+
+    async def describe(self) -> dict[str, str]:
+        """What is to be said of the models that are out or left alone; nothing while the database is away."""
+        try:
+            async with asyncio.timeout(DESCRIBE_SECONDS):
+                rows = await self._pool.fetch(load_query(_PACKAGE, "list_waits"))
+        except (*DATABASE_AWAY, asyncpg.PostgresError):
+            return {}
+        return {row["model"]: row["said"] for row in rows}
 
     async def reserve(self, model: str, cost: Cost, lease_seconds: float) -> Ticket | Wait:
         """Take a slot and the cost for a call, or say how long there is none."""
@@ -48,11 +68,14 @@ class PostgresCallQuota:
             return Ticket(ticket, is_trial=is_trial)
         wait = await self._pool.fetchrow(load_query(_PACKAGE, "find_call_wait"), model, *taken)
         if wait["out"] > 0:
+            self._remember(model, wait["out"])
             return Wait(wait["out"], asked=True, fault=wait["out_fault"])
         return Wait(max(wait["asked"], wait["paced"]), asked=wait["asked"] > 0)
 
     async def release(self, model: str, ticket: Ticket, *, answered: bool) -> None:
         """Give the slot back. While the database is away its lease does."""
+        if answered:
+            self._remember(model, 0.0)
         try:
             await self._pool.execute(load_query(_PACKAGE, "release_call"), model, ticket.id, answered)
         except DATABASE_AWAY as error:
@@ -68,7 +91,12 @@ class PostgresCallQuota:
         await self._pool.execute(query, model, fault, OUTAGE_BASE_SECONDS, longest_seconds)
         wait = await self._pool.fetchrow(load_query(_PACKAGE, "find_call_wait"), model, 0.0, 0.0, AHEAD_SECONDS)
         seconds: float = wait["out"]
+        self._remember(model, seconds)
         return seconds
+
+    def _remember(self, model: str, seconds: float) -> None:
+        self._out_until[model] = asyncio.get_running_loop().time() + seconds
+        _out.set(1 if seconds else 0, {"model": model})
 
 
 def _seconds(count: int, per_minute: int | None) -> float:

@@ -100,7 +100,9 @@ SET status = 'PROCESSING',
     lease_token = lease.token,
     lease_expires_at = now() + make_interval(secs => $3),
     claimed_generation = generation,
-    attempts = attempts + 1,
+    -- A lease from before the database's start ran out because nobody could renew it: no fault of what is worked on.
+    attempts = attempts + CASE WHEN lease_expires_at - make_interval(secs => $3) < pg_postmaster_start_time() THEN 0
+                               ELSE 1 END,
     updated_at = now()
 FROM lease
 WHERE mirror.entity_type = (SELECT entity_type FROM chosen)

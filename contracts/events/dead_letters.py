@@ -17,6 +17,6 @@ HEADERS = {
     PARTITION: "Its partition there.",
     OFFSET: "Its offset there.",
     TIME: "When it was set aside, in milliseconds since 1970.",
-    LEFT: "How many bytes its value had, where they were too large to be kept here, with its headers.",
+    LEFT: "How many bytes its key and value had, where they were too large to be kept here with its headers.",
 }
 """Each header with what it says. All are text in UTF-8."""

@@ -305,8 +305,30 @@ async def test_a_bad_record_as_large_as_the_broker_takes_stops_nothing(settings:
 
     said = {name: value.decode() for name, value in letter.headers}
     assert (said["dead_letter_topic"], said["dead_letter_offset"]) == (topic.name, "0")
-    assert f"its {2**20 - 200} bytes" in said["dead_letter_detail"]
-    assert said["dead_letter_left"] == str(2**20 - 200)
+    size = len(letter.key or b"") + 2**20 - 200
+    assert f"its {size} bytes" in said["dead_letter_detail"]
+    assert said["dead_letter_left"] == str(size)
+
+
+async def test_a_record_whose_key_is_too_large_to_be_kept_is_set_aside_too(
+    settings: KafkaSettings, topic: Topic
+) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    received = Received()
+    await ensure_topics(settings, [topic])
+    async with new_producer(settings) as producer:
+        await producer.send_and_wait(topic.name, b"", key=random.Random(1).randbytes(2**20 - 200))
+    await publish(settings, topic, event(1))
+    intake = Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
+    )
+
+    async with running(intake):
+        await eventually(lambda: received.ids() == [1])
+        (letter,) = await read(settings, dead, 1)
+
+    assert (letter.key, letter.value) == (None, b"")
+    assert dict(letter.headers)["dead_letter_left"] == str(2**20 - 200).encode()
 
 
 async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(

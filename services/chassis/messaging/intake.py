@@ -36,6 +36,8 @@ from services.chassis.settings import KafkaSettings
 BATCH = 500
 SHUTDOWN_SECONDS = 5.0
 MEASURE_SECONDS = 5.0
+KEPT_KEY_BYTES = 1024
+"""The longest key that is kept of a record that is too large to be kept whole."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 Record: TypeAlias = ConsumerRecord
 Handler = Callable[[Sequence[Event]], Awaitable[None]]
@@ -220,19 +222,18 @@ class Intake:
         }
         kept = list(record.headers)
         # The client refuses a record with neither key nor value, which a broker may hold.
-        value = b"" if record.value is None and record.key is None else record.value
+        key, value = record.key, b"" if record.value is None and record.key is None else record.value
         for delay in _delays():
             headers = [*kept, *((name, text.encode()) for name, text in origin.items())]
             try:
-                await self._producer.send_and_wait(
-                    self._dead_letters.name, value=value, key=record.key, headers=headers
-                )
+                await self._producer.send_and_wait(self._dead_letters.name, value=value, key=key, headers=headers)
                 break
             except MessageSizeTooLargeError:
                 # With its origin it is larger than it came: what the broker does not take is left where it came from.
-                detail = f"{detail} (its {len(value or b'')} bytes and its headers are too large to be kept here too)"
-                origin |= {dead_letters.DETAIL: detail, dead_letters.LEFT: str(len(value or b""))}
-                kept, value = [], b""
+                size = len(key or b"") + len(value or b"")
+                detail = f"{detail} (its {size} bytes and its headers are too large to be kept here too)"
+                origin |= {dead_letters.DETAIL: detail, dead_letters.LEFT: str(size)}
+                kept, key, value = [], key if len(key or b"") <= KEPT_KEY_BYTES else None, b""
             except (KafkaError, TimeoutError) as error:
                 self._obstacle = f"a dead letter cannot be written: {type(error).__name__}"
                 _log.warning("dead_letter_waits_for_broker", error=str(error))

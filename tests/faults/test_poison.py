@@ -35,7 +35,7 @@ async def test_files_that_are_poison_end_with_their_reason_and_all_the_others_ar
 ) -> None:
     good = GOOD_FILES_OF_A_LONG_RUN if pytestconfig.getoption("faults_long") else GOOD_FILES
     objects = tmp_path / "objects"
-    objects.mkdir()
+    (objects / "files").mkdir(parents=True)  # a storage without any is one that is away
     poison = [
         *await store_texts(database, objects, 1, chunks=1, tenant="poison"),
         *await store_texts(database, objects, 2, chunks=1, tenant="broken"),

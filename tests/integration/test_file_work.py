@@ -114,6 +114,18 @@ async def test_a_completed_file_has_its_chunks_and_is_announced(world: World) ->
     assert await world.announced() == ["FileEmbedded"]
 
 
+async def test_a_lease_that_ran_out_spends_an_attempt_unless_the_database_was_away_meanwhile(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source))])
+    assert (await world.claim_one()).attempts == 1
+    await world.expire_leases()
+    assert (await world.claim_one()).attempts == 2
+    await world.expire_leases()
+    await world.source.execute(
+        "UPDATE module_embeddings_files_file SET updated_at = pg_postmaster_start_time() - interval '1 second'"
+    )
+    assert (await world.claim_one()).attempts == 2
+
+
 async def test_a_worker_that_lost_its_lease_writes_nothing(world: World) -> None:
     file_id = await store_file(world.source)
     await world.mirror.mark([uploaded(file_id)])

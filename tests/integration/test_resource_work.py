@@ -144,6 +144,20 @@ async def test_a_change_during_the_reconcile_is_reconciled_after_it(world: Resou
     assert await world.text("variable", 5) == "# New"
 
 
+async def test_a_lease_that_ran_out_spends_an_attempt_unless_the_database_was_away_meanwhile(
+    world: ResourceWorld,
+) -> None:
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
+    await world.claim_one()
+    await world.expire_leases()
+    assert (await world.claim_one()).attempts == 2
+    await world.expire_leases()
+    await world.admin.execute(
+        "UPDATE module_embeddings_resource SET updated_at = pg_postmaster_start_time() - interval '1 second'"
+    )
+    assert (await world.claim_one()).attempts == 2
+
+
 async def test_a_worker_that_lost_its_lease_writes_nothing(world: ResourceWorld) -> None:
     await world.mirror.mark([await world.put("variable", 5, "Old")])
     late = await world.claim_one()

@@ -204,6 +204,12 @@ def test_a_result_of_older_bytes_is_not_shown_but_its_chunks_are_still_found() -
     assert (body.media_type, body.chunks) == ("text/plain", 11)
 
 
+def test_a_refused_retry_says_what_the_file_waits_for() -> None:
+    waiting = replace(PROCESSING, status=FileStatus.PENDING, error_message="the model is out")
+    with pytest.raises(ConflictError, match="ends by itself; the last fault: the model is out"):
+        replace(STORED, processing=waiting).require_retryable()
+
+
 def test_only_a_file_that_ended_with_its_bytes_stored_may_be_retried() -> None:
     replace(STORED, processing=PROCESSING).require_retryable()
     for file, code in ((UPLOADING, "UPLOAD_IN_PROGRESS"), (BROKEN, "UPLOAD_INCOMPLETE"), (STORED, "NOT_FINISHED")):

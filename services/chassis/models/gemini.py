@@ -269,7 +269,8 @@ class GeminiClient:
         """
         try:
             async with asyncio.timeout(self._settings.gemini_timeout_seconds):
-                await probe()
+                with observed_call(PROVIDER, model, "probe"):
+                    await probe()
         except _FAULTS as error:
             if isinstance(error, errors.APIError) and error.code == 429:
                 raise

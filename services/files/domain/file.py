@@ -137,7 +137,7 @@ class File:
         """
         self.require_content()
         if not self.status.is_final:
-            said = self.processing and self.processing.error_message
+            said = self.current_processing and self.current_processing.error_message
             raise ConflictError(
                 "NOT_FINISHED",
                 f"the file is {self.status} and ends by itself" + (f"; the last fault: {said}" if said else ""),

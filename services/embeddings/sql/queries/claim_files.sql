@@ -95,8 +95,8 @@ UPDATE module_embeddings_files_file AS mirror
 SET status = 'PROCESSING',
     lease_token = gen_random_uuid(),
     lease_expires_at = now() + make_interval(secs => $2),
-    -- A lease from before the database's start ran out because nobody could renew it: no fault of what is worked on.
-    attempts = attempts + CASE WHEN lease_expires_at - make_interval(secs => $2) < pg_postmaster_start_time() THEN 0
+    -- What is held since before the database's start was not renewed because nobody could: no fault of what it is.
+    attempts = attempts + CASE WHEN mirror.status = 'PROCESSING' AND mirror.updated_at < pg_postmaster_start_time() THEN 0
                                ELSE 1 END,
     stage = NULL,
     progress_done = 0,

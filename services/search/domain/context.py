@@ -6,9 +6,11 @@ passage, without the text that they share.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from services.search.domain.criteria import TOP_N_MAX, FileChunkSearchCriteria, ResourceSearchCriteria
@@ -21,7 +23,8 @@ BUDGET_MAX = 200_000
 CHUNKS_PER_FILE_DEFAULT = 3
 
 ALIKE = 0.8
-"""The share of the smaller text's word triples that the other has, from which two texts are near-duplicates."""
+"""The share of the smaller text's word triples that the other has, from which two texts are near-duplicates; unless the
+later one has a number or a code that is not quoted, or has them in another order."""
 
 _CONSIDERED = (50, 200)
 _TOKENS_OF_A_SMALL_TEXT = 100
@@ -29,10 +32,13 @@ _HEADING_TOKENS = 8  # of "[1000]" and the blank line before it
 _WORD_LETTERS_MAX = 20
 _TOKEN = re.compile(r"(?P<word>[A-Za-z\u00c0-\u024f]++)(?![\d_])|[^ ]", re.DOTALL)
 _COMPLETE = re.compile(r"[.!?:;…]['\"»”’)\]]*$")
+_NUMBER_OR_CODE = re.compile(r"[-+−]?[A-Za-z\u00c0-\u024f\d_]+(?:[-−_/.,:+#][A-Za-z\u00c0-\u024f\d_]+)*+")
 
+Match: TypeAlias = FileChunkMatch | ResourceMatch
 Piece: TypeAlias = FileChunkMatch | FileChunk
 Place: TypeAlias = tuple[int, int]
 """A file and a position in it."""
+_Gist: TypeAlias = tuple[frozenset[tuple[str, ...]], list[str]]
 
 
 def count_tokens(text: str) -> int:
@@ -239,24 +245,42 @@ def assemble_context(
     return draft.finish()
 
 
-def _nearest_first(
-    passages: Sequence[FileChunkMatch], resources: Sequence[ResourceMatch]
-) -> Iterator[FileChunkMatch | ResourceMatch]:
-    """Both rankings as one: each keeps its order, and of the two that are next the one with the higher cosine comes.
+def _nearest_first(passages: Sequence[FileChunkMatch], resources: Sequence[ResourceMatch]) -> Iterator[Match]:
+    """Both rankings as one: each keeps its order, and the one with the higher cosine still to come goes on.
 
-    Fused and BM25 scores of two searches do not compare; where there is no cosine, they take turns.
+    So a match that is where it is for its words, or by a model's order, holds back nothing. What has words of the
+    question does not wait for ever either: the first of a ranking waits for 1 of the other, the second for 3, the third
+    for 7, and so on. Fused and BM25 scores of two searches do not compare; where there is no cosine, they take turns.
     """
+    nearest, waiting = (_nearest(passages), _nearest(resources)), (_patience(passages), _patience(resources))
     at_passage = at_resource = 0
     while at_passage < len(passages) and at_resource < len(resources):
-        passage, resource = passages[at_passage], resources[at_resource]
-        if passage.score is None or resource.score is None:
+        passage_is_due = at_resource >= waiting[0][at_passage]
+        if passage_is_due != (at_passage >= waiting[1][at_resource]):
+            passage_first = passage_is_due
+        elif -math.inf in (cosines := (nearest[0][at_passage], nearest[1][at_resource])):
             passage_first = at_passage <= at_resource
         else:
-            passage_first = passage.score >= resource.score
-        yield passage if passage_first else resource
+            passage_first = cosines[0] >= cosines[1]
+        yield passages[at_passage] if passage_first else resources[at_resource]
         at_passage, at_resource = at_passage + passage_first, at_resource + (not passage_first)
     yield from passages[at_passage:]
     yield from resources[at_resource:]
+
+
+def _nearest(ranking: Sequence[Match]) -> list[float]:
+    """The highest cosine among each match and those after it, minus infinity where there is none."""
+    return _from_the_end(max, [-math.inf if match.score is None else match.score for match in ranking])
+
+
+def _patience(ranking: Sequence[Match]) -> list[float]:
+    """How many of the other ranking may come before each match, for its own words or of one that waits behind it."""
+    found_by_words = [match.lexical_rank is not None for match in ranking]
+    return _from_the_end(min, [2.0**place - 1 if found else math.inf for place, found in enumerate(found_by_words, 1)])
+
+
+def _from_the_end(choose: Callable[[float, float], float], values: Sequence[float]) -> list[float]:
+    return list(accumulate(reversed(values), choose))[::-1]
 
 
 class _Draft:
@@ -270,10 +294,10 @@ class _Draft:
         self._tokens_of_file: dict[int, int] = {}
         self._resources: list[tuple[int, QuotedResource]] = []
         self._tokens = 0
-        self._quoted: list[tuple[frozenset[tuple[str, ...]], Place | None]] = []
+        self._quoted: list[tuple[_Gist, Place | None]] = []
         self._left_out = {"budget": 0, "duplicates": 0, "per_file": 0}
 
-    def add(self, match: FileChunkMatch | ResourceMatch, rank: int) -> None:
+    def add(self, match: Match, rank: int) -> None:
         """Quote a match, or count why not."""
         reason = self._add_chunk(match, rank) if isinstance(match, FileChunkMatch) else self._add_resource(match, rank)
         if reason is not None:
@@ -297,7 +321,7 @@ class _Draft:
             return "budget"
         self._tokens += tokens
         self._resources.append((rank, resource))
-        self._quoted.append((_triples(match.embedding_text), None))
+        self._quoted.append((_gist(match.embedding_text), None))
         return None
 
     def _add_chunk(self, match: FileChunkMatch, rank: int) -> str | None:
@@ -330,7 +354,7 @@ class _Draft:
         self._files[match.file_id] = extended
         pieces: list[Piece] = [match, *companions]
         for piece in pieces:
-            self._quoted.append((_triples(piece.text), (match.file_id, piece.position)))
+            self._quoted.append((_gist(piece.text), (match.file_id, piece.position)))
         return None
 
     def _companions(self, match: FileChunkMatch, file: _File) -> list[FileChunk]:
@@ -351,11 +375,14 @@ class _Draft:
 
     def _is_known(self, text: str, place: Place | None) -> bool:
         """Whether nearly the same is quoted; chunks that follow one another share text, and are merged instead."""
-        triples = _triples(text)
-        for known, other in self._quoted:
+        triples, codes = _gist(text)
+        for (known, known_codes), other in self._quoted:
             if place is not None and other is not None and place[0] == other[0] and abs(place[1] - other[1]) == 1:
                 continue
-            if len(triples & known) >= ALIKE * min(len(triples), len(known)):
+            if len(triples & known) < ALIKE * min(len(triples), len(known)):
+                continue
+            to_match = iter(known_codes)
+            if all(code in to_match for code in codes):
                 return True
         return False
 
@@ -407,6 +434,8 @@ def _tokens_of(item: Quoted) -> int:
     return _HEADING_TOKENS + count_tokens(item.source) + 1 + count_tokens(item.text)
 
 
-def _triples(text: str) -> frozenset[tuple[str, ...]]:
+def _gist(text: str) -> _Gist:
+    """The triples of the words of a text, and its numbers and codes (what has a digit or capitals only) in order."""
     words = re.findall(r"\w+", text.lower())
-    return frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset([tuple(words)])
+    triples = frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset([tuple(words)])
+    return triples, [one for one in _NUMBER_OR_CODE.findall(text) if one.isupper() or re.search(r"\d", one)]

@@ -225,6 +225,13 @@ async def test_unusable_vectors_never_get_past_the_client(
         failure(403, "PERMISSION_DENIED"),
         failure(400, "INVALID_ARGUMENT"),
         Reply(200, "<html>Log in</html>"),
+        Reply(200, ""),
+        Reply(200, "null"),
+        Reply(200, "[1, 2, 3]"),
+        Reply(200, "[" * 200_000),
+        Reply(200, b"none of gzip", (("Content-Encoding", "gzip"),)),
+        Reply(200, {"embeddings": [None]}),
+        Reply(200, {"embeddings": []}),
         vectors([float("nan")] * 768),
     ],
 )
@@ -310,6 +317,27 @@ async def test_rejected_input_is_not_sent_again(gemini: GeminiServer, embedder: 
     assert caught.value.code == "MODEL_REJECTED_INPUT"
     assert len(caught.value.message) <= 300
     assert len(gemini.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["slow down", [], {"error": "slow down"}, {"error": {"code": 429, "details": "x"}}, [{"error": {}}]]
+)
+async def test_quota_error_of_another_form_is_waited_out_too(gemini: GeminiServer, body: Any):
+    embedder = GeminiEmbedder(
+        GEMINI_EMBEDDING_001, settings(gemini, gemini_longest_pause_seconds=0.05), ProcessQuota(16)
+    )
+    gemini.then(*[Reply(429, body)] * 5)
+    faults: list[UnavailableError] = []
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert await embed_all(embedder, ["uno"]) == [1]
+                break
+            except UnavailableError as error:
+                faults.append(error)
+                await asyncio.sleep(0.05)
+    await embedder.aclose()
+    assert not any(isinstance(fault, CallFailedError) for fault in faults)
 
 
 async def test_text_longer_than_the_model_reads_is_refused_and_not_cut(gemini: GeminiServer, embedder: GeminiEmbedder):

@@ -539,10 +539,11 @@ def _passes(error: Exception) -> bool:
 def _asked_delay(error: errors.APIError) -> float | None:
     """The longest wait that the answer asks for, by header or by ``google.rpc.RetryInfo``; None without one."""
     delays = [retry_after(error.response.headers if error.response is not None else {})]
-    body = error.details if isinstance(error.details, dict) else {}
-    details = body.get("error", body).get("details") or []
-    for detail in details:
-        if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
+    body = error.details
+    for name in ("error", "details"):
+        body = body.get(name, body) if isinstance(body, dict) else body
+    for detail in body if isinstance(body, list) else []:
+        if isinstance(detail, dict) and str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
             delays.append(finite_seconds(str(detail.get("retryDelay", "")).removesuffix("s")))
     return max((delay for delay in delays if delay is not None), default=None)
 

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Processes start by the hundred here: none of them has to compile again what another has compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo up test test-kafka test-models faults lint format lock generate bench clean
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from services.chassis.kernel.errors import CauceError
 from services.chassis.observability import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY, schema_missing
+from services.chassis.stopping import pause
 
 _log = get_logger(__name__)
 
@@ -21,4 +21,4 @@ async def every(seconds: float, name: str, action: Callable[[], Awaitable[object
             known = isinstance(error, (CauceError, *DATABASE_AWAY)) or schema_missing(error) is not None
             said = f"{type(error).__name__}: {error}"
             _log.warning("scheduled_action_failed", action=name, error=said, exc_info=not known)
-        await asyncio.sleep(seconds)
+        await pause(seconds)

@@ -52,7 +52,13 @@ class KafkaSettings(CauceSettings):
         return path
 
 
-class HttpSettings(CauceSettings):
+class ShutdownSettings(CauceSettings):
+    """How long a process takes to end; ``services.chassis.stopping`` says what comes after it."""
+
+    shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
+
+
+class HttpSettings(ShutdownSettings):
     """Where an HTTP service listens, whom it serves, and where the three services are reached from outside.
 
     ``scratch_tenants`` lets callers work in scratch tenants beside the stack's own, as ``cauce eval`` does.

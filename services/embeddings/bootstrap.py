@@ -22,10 +22,12 @@ from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import Embedder, build_document_embedder, build_vision, get_space
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.postgres.faults import passing_fault
+from services.chassis.postgres.migrations import database_fault
 from services.chassis.postgres.patience import Patience
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.chassis.schedule import every
+from services.chassis.stopping import end
 from services.embeddings.adapters.chunking import StructuralChunker
 from services.embeddings.adapters.describers.gemini import GeminiImageDescriber
 from services.embeddings.adapters.describers.ocr import OcrImageDescriber
@@ -236,9 +238,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
                     joining.result()
                 yield
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await end(*tasks)
                 await renderer.aclose()
 
     async def reconcile(app: FastAPI, pool: asyncpg.Pool, spaces: PostgresSpaces, joining: asyncio.Future[int]) -> None:
@@ -265,10 +265,6 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             every(settings.measure_seconds, "dropped spaces", spaces.remove_dropped),
         )
 
-    async def database() -> str | None:
-        await app.state.pool.fetchval("SELECT 1", timeout=2)
-        return None
-
     async def intake_fault() -> str | None:
         joining: asyncio.Future[int] = app.state.joining
         if not joining.done():
@@ -287,7 +283,11 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
         service="embeddings",
         settings=settings,
         lifespan=lifespan,
-        checks=lambda: {"database": database, "intake": intake_fault, "relay": relay_fault},
+        checks=lambda: {
+            "database": lambda: database_fault(app.state.pool),
+            "intake": intake_fault,
+            "relay": relay_fault,
+        },
     )
     app.state.operator_access = settings.operator_access
     for each in (router, reindex_router, dead_letters_router, pages_router):

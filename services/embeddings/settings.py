@@ -6,7 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from services.chassis.settings import CauceSettings, GeminiSettings, HttpSettings, KafkaSettings, ResourceTypeSettings
+from services.chassis.settings import (
+    CauceSettings,
+    GeminiSettings,
+    HttpSettings,
+    KafkaSettings,
+    ResourceTypeSettings,
+    ShutdownSettings,
+)
 
 
 class ReaderSettings(CauceSettings):
@@ -16,7 +23,7 @@ class ReaderSettings(CauceSettings):
     pdf_reader: Literal["pymupdf", "pdfium"] = "pymupdf"
 
 
-class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings):
+class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings, ShutdownSettings):
     """Settings of a worker, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str
@@ -33,7 +40,6 @@ class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings):
     lease_seconds: float = Field(default=30.0, gt=0, description="a dead worker's work is taken over after this")
     max_attempts: int = Field(default=5, ge=1)
     poll_seconds: float = Field(default=0.25, gt=0)
-    shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
     host: str = "127.0.0.1"
     worker_port: int | None = Field(default=None, ge=1, le=65_535, description="for /health and /metrics; none without")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack
 
 from services.chassis.http.app import operations_app
 from services.chassis.http.server import serving_beside
 from services.chassis.observability import setup
 from services.chassis.start import saying_refusals
+from services.chassis.stopping import stop_at_signal
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.settings import WorkerSettings
 
@@ -17,8 +17,7 @@ from services.embeddings.settings import WorkerSettings
 async def run(settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop_at_signal(stop.set, settings.shutdown_seconds)
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(build_worker(settings))
         if settings.worker_port is not None:

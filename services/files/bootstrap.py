@@ -14,9 +14,11 @@ from fastapi import FastAPI
 from services.chassis.http.app import create_app
 from services.chassis.http.slots import Slots
 from services.chassis.messaging.relay import OutboxRelay
+from services.chassis.postgres.migrations import database_fault
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import ResourceType, load_resource_types
 from services.chassis.schedule import every
+from services.chassis.stopping import end
 from services.files.adapters.postgres.files import OUTBOX, PostgresFiles, PostgresUpkeep
 from services.files.adapters.postgres.resources import PostgresResources
 from services.files.adapters.storage import open_storage
@@ -73,13 +75,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
             try:
                 yield
             finally:
-                for task in app.state.tasks.values():
-                    task.cancel()
-                await asyncio.gather(*app.state.tasks.values(), return_exceptions=True)
-
-    async def database() -> str | None:
-        await app.state.pool.fetchval("SELECT 1", timeout=2)
-        return None
+                await end(*app.state.tasks.values())
 
     async def relay_fault() -> str | None:
         return "stopped" if app.state.tasks["relay"].done() else relay.fault()
@@ -97,7 +93,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
         settings=settings,
         lifespan=lifespan,
         checks=lambda: {
-            "database": database,
+            "database": lambda: database_fault(app.state.pool),
             "relay": relay_fault,
             "janitor": janitor_fault,
             "storage": storage_fault,

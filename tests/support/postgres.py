@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
+import psutil
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
@@ -64,6 +65,19 @@ class PostgresServer:
     async def drop(self, database: Database) -> None:
         """Drop it, whoever is still connected."""
         await self._execute(f"DROP DATABASE {database.name} WITH (FORCE)")
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """The server takes connections and answers nobody."""
+        postmaster = psutil.Process(self._server.pid)
+        processes = [postmaster, *postmaster.children()]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     async def _execute(self, statement: str) -> None:
         connection = await asyncpg.connect(self.admin_url)

@@ -64,11 +64,13 @@ def worker_environment(database: Database, folder: Path, provider: GeminiServer,
 
 
 class WorkerProcess:
-    """A running ``python -m services.embeddings.worker``."""
+    """A running ``python -m services.embeddings.worker``, or another module of ours."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], log: Path, *, module: str = "services.embeddings.worker"
+    ) -> None:
         self._log = log
-        command = (sys.executable, "-P", "-m", "services.embeddings.worker")
+        command = (sys.executable, "-P", "-m", module)
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 Launch(command, {}).arguments(signal.SIGKILL),

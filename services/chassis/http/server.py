@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from socket import socket
@@ -12,14 +13,15 @@ import uvicorn
 from fastapi import FastAPI
 
 from services.chassis.settings import HttpSettings
+from services.chassis.stopping import end_in_time
 
-SHUTDOWN_SECONDS = 8
+PROBE_SECONDS = 1
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep a connection that they do not use: who closes it first may cut off the other's request."""
 
 
 def serve(app: FastAPI, settings: HttpSettings) -> None:
-    """Serve until SIGTERM or SIGINT; open requests get a few seconds to end.
+    """Serve until SIGTERM or SIGINT; open requests get ``shutdown_seconds`` to end.
 
     What the application raises at its start comes out of here.
     """
@@ -30,11 +32,11 @@ def serve(app: FastAPI, settings: HttpSettings) -> None:
         log_config=None,
         access_log=False,
         lifespan="off",
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     with suppress(KeyboardInterrupt):
-        _Server(config, app).run()
+        _Server(config, app, settings.shutdown_seconds).run()
 
 
 class _Server(uvicorn.Server):
@@ -43,9 +45,10 @@ class _Server(uvicorn.Server):
     The lifespan is around the server, and not uvicorn's: that one only logs the traceback of what it raises.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_seconds: float) -> None:
         super().__init__(config)
         self._app = app
+        self._shutdown_seconds = shutdown_seconds
 
     async def serve(self, sockets: list[socket] | None = None) -> None:
         with self.capture_signals():
@@ -53,6 +56,8 @@ class _Server(uvicorn.Server):
                 await self._serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            end_in_time(self._shutdown_seconds)
         self._app.state.stopping = True
         super().handle_exit(sig, frame)
 
@@ -60,7 +65,15 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def serving_beside(app: FastAPI, host: str, port: int) -> AsyncIterator[None]:
     """Serve for the time of the context, beside what else the process does. A port that is taken ends the process."""
-    config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=PROBE_SECONDS,
+    )
     server = _Guest(config)
     serving = asyncio.create_task(server.serve())
     try:

@@ -7,7 +7,6 @@ So every event is handled at least once, and the handler must not mind a repetit
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -30,11 +29,13 @@ from contracts.events.envelope import Event, MalformedEventError, read_event
 from contracts.events.topics import DEAD_LETTERS, Topic
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
-from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.faults import DATABASE_AWAY, NOT_MIGRATED, schema_missing
 from services.chassis.settings import KafkaSettings
+from services.chassis.stopping import pause
 
 BATCH = 500
-SHUTDOWN_SECONDS = 5.0
+FINISH_SECONDS = 0.8
+"""For the batch in hand at the end; one that is cut off is handled again."""
 MEASURE_SECONDS = 5.0
 KEPT_KEY_BYTES = 1024
 """The longest key that is kept of a record that is too large to be kept whole."""
@@ -87,7 +88,7 @@ class Intake:
             kafka.kafka_bootstrap,
             security=_security(kafka),
             allow_auto_create_topics=False,
-            graceful_timeout=SHUTDOWN_SECONDS,
+            graceful_timeout=FINISH_SECONDS,
             logger=None,
         )
         self._subscriber = self._broker.subscriber(
@@ -111,7 +112,7 @@ class Intake:
             except Exception as error:  # noqa: BLE001 - whatever it was, events must not wait for a restart
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("intake_interrupted", error=self._fault)
-                await asyncio.sleep(delay)
+                await pause(delay)
 
     async def _session(self) -> None:
         await ensure_topics(self._kafka, [*self._topics, self._dead_letters])
@@ -127,10 +128,12 @@ class Intake:
                     with suppress(KafkaError, TimeoutError):
                         async with asyncio.timeout(MEASURE_SECONDS):
                             await self._measure(consumer, assigned)
-                await asyncio.sleep(1.0)
+                await pause(1.0)
         finally:
-            await self._broker.stop()
-            await self._producer.stop()
+            try:
+                await self._broker.stop()
+            finally:
+                await self._producer.stop()
 
     def fault(self) -> str | None:
         """Why nothing is consumed now, None when the intake works."""
@@ -196,12 +199,13 @@ class Intake:
                 _consumed.add(len(events))
                 self._obstacle = None
                 return
-            except DATABASE_AWAY as error:
+            except (*DATABASE_AWAY, *NOT_MIGRATED) as error:
                 if isinstance(error, ValueError):  # asyncpg's refusal of an argument is an InterfaceError as well
                     raise
-                self._obstacle = f"the database is away: {type(error).__name__}"
+                missing = schema_missing(error)
+                self._obstacle = str(missing) if missing else f"the database is away: {type(error).__name__}"
                 _log.warning("intake_waits_for_database", error=str(error), events=len(events))
-                await asyncio.sleep(delay)
+                await pause(delay)
             finally:
                 for span in spans:
                     span.end()
@@ -237,7 +241,7 @@ class Intake:
             except (KafkaError, TimeoutError) as error:
                 self._obstacle = f"a dead letter cannot be written: {type(error).__name__}"
                 _log.warning("dead_letter_waits_for_broker", error=str(error))
-                await asyncio.sleep(delay)
+                await pause(delay)
         self._obstacle = None
         _dead.add(1, {"reason": reason})
         _log.warning("dead_letter", reason=reason, detail=detail, topic=record.topic, offset=record.offset)

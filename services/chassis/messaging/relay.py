@@ -22,6 +22,7 @@ from services.chassis.observability.logs import get_logger
 from services.chassis.postgres.faults import schema_missing
 from services.chassis.postgres.pool import SESSION, prepare_connection
 from services.chassis.settings import KafkaSettings
+from services.chassis.stopping import pause
 
 BATCH = 500
 POLL_SECONDS = 1.0
@@ -69,7 +70,7 @@ class OutboxRelay:
                 error = schema_missing(error) or error
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("relay_interrupted", table=self._table, error=self._fault)
-                await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                await pause(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
                 failures = 0 if failures >= len(RETRY_SECONDS) else failures + 1
 
     async def _session(self) -> None:
@@ -94,7 +95,7 @@ class OutboxRelay:
         while not await connection.fetchval(_LOCK, self._table):
             self._working()
             await self._measure(connection)
-            await asyncio.sleep(POLL_SECONDS)
+            await pause(POLL_SECONDS)
         await self._measure(connection)
 
     async def _relay(self, connection: asyncpg.Connection, producer: AIOKafkaProducer) -> None:

@@ -43,8 +43,13 @@ def schema_missing(error: Exception) -> UnavailableError | None:
     """The same as ``SCHEMA_MISSING`` where a migration mends it, else None."""
     if not isinstance(error, NOT_MIGRATED) or isinstance(error, asyncpg.InvalidPasswordError):
         return None
+    return not_migrated(str(error))
+
+
+def not_migrated(what: str) -> UnavailableError:
+    """The error of a database that lacks what the words say."""
     return UnavailableError(
-        "SCHEMA_MISSING", f"the database has not what this release needs: {error}", remedy="run `cauce migrate`"
+        "SCHEMA_MISSING", f"the database has not what this release needs: {what}", remedy="run `cauce migrate`"
     )
 
 

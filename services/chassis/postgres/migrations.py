@@ -1,9 +1,10 @@
-"""Brings a database to the present schema. Safe to run again, and while the previous release runs.
+"""Brings a database to the present schema, and tells processes whether it has been.
 
-Migrations run once, in order, and are frozen by a checksum; the tables of the types of resources are brought up to
-their declarations; views and grants are applied again each time. All of a run is one transaction under one lock: it
-happens whole or not at all. Where a transaction of others holds a table that it changes, it steps back and tries again:
-whoever comes after it in the line for that table would wait as long.
+It is safe to run again, and while the previous release runs. Migrations run once, in order, and are frozen by a
+checksum; the tables of the types of resources are brought up to their declarations; views and grants are applied again
+each time. All of a run is one transaction under one lock: it happens whole or not at all. Where a transaction of others
+holds a table that it changes, it steps back and tries again: whoever comes after it in the line for that table would
+wait as long.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -21,12 +23,13 @@ import asyncpg
 from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres import resource_tables
-from services.chassis.postgres.faults import database_refused
+from services.chassis.postgres.faults import database_refused, not_migrated
 from services.chassis.resource_types import DEFAULT_FOLDER, ResourceType, load_resource_types
 
 LOCK_SECONDS = 2.0
 """How long a migration stands in the line for a table."""
 LOCK_TRIES = 30
+PROBE_SECONDS = 2.0
 _REST_SECONDS = 1.0
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('cauce_migration', 0))"
@@ -37,7 +40,13 @@ CREATE TABLE IF NOT EXISTS cauce_migration (
     checksum   text        NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (service, name)
-)
+);
+CREATE OR REPLACE VIEW cauce_migration_read AS SELECT service, name FROM cauce_migration;
+GRANT SELECT ON cauce_migration_read TO cauce_files, cauce_embeddings, cauce_search
+"""
+_MISSING = """
+SELECT array_agg(needed) FROM unnest($1::text[]) AS needed
+WHERE needed NOT IN (SELECT service || '/' || name FROM cauce_migration_read)
 """
 _RECORD = """
 INSERT INTO cauce_migration (service, name, checksum) VALUES ($1, $2, $3)
@@ -104,6 +113,35 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
         ) from fault
     finally:
         await connection.close()
+
+
+async def database_fault(pool: asyncpg.Pool) -> str | None:
+    """A readiness check: what the database lacks, None if nothing. Raises TimeoutError, and what the driver raises."""
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            await require_migrated(pool)
+    except UnavailableError as error:
+        return str(error)
+    return None
+
+
+async def require_migrated(pool: asyncpg.Pool) -> None:
+    """Return if the database has all migrations of this release. It may have more; tables of types are not looked at.
+
+    Raises UnavailableError ``SCHEMA_MISSING``.
+    """
+    try:
+        missing = await pool.fetchval(_MISSING, _needed())
+    except asyncpg.UndefinedTableError as error:
+        raise not_migrated(str(error)) from error
+    if missing is not None:
+        raise not_migrated(", ".join(missing))
+
+
+@cache
+def _needed() -> list[str]:
+    services = ("files", "embeddings", "search")
+    return [f"{service}/{script.name}" for service in services for script in _files(service, "migrations")]
 
 
 async def _migrate(connection: asyncpg.Connection, types: Mapping[str, ResourceType]) -> list[str]:

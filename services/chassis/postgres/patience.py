@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,6 +10,8 @@ import asyncpg
 from services.chassis.kernel.errors import UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY, schema_missing
+from services.chassis.postgres.migrations import require_migrated
+from services.chassis.stopping import pause
 
 RETRY_SECONDS = 1.0
 
@@ -31,12 +32,14 @@ class Patience:
         self.error = _away()
 
     async def once_database_answers(self, action: Callable[[], Awaitable[T]]) -> T:
-        """What the action returns, tried again while the database is away or without this release's schema.
+        """What the action returns, once the database is there with all migrations of this release.
 
-        Any other fault comes out at once.
+        It is tried again while it meets an UnavailableError or that the database went away. Others come out at once.
         """
+        self.error = _away()
         while True:
             try:
+                await require_migrated(self._pool)
                 result = await action()
                 # Connections made before the migration do not know its types.
                 await self._pool.expire_connections()
@@ -44,13 +47,15 @@ class Patience:
             except DATABASE_AWAY as error:
                 self.error = _away()
                 said = f"{type(error).__name__}: {error}"
+            except UnavailableError as error:
+                self.error, said = error, str(error)
             except asyncpg.PostgresError as error:
                 missing = schema_missing(error)
                 if missing is None:
                     raise
                 self.error, said = missing, str(missing)
             _log.warning("waiting_for_database", error=said)
-            await asyncio.sleep(RETRY_SECONDS)
+            await pause(RETRY_SECONDS)
 
 
 def _away() -> UnavailableError:

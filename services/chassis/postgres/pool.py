@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -23,6 +25,10 @@ SESSION: Mapping[str, str] = {
 """Settings of every session of a service. Where there is no TCP the last three are of no effect."""
 FIRST_TRY_SECONDS = 2.0
 """How long the opening of a pool waits to find out whether the database refuses us."""
+RELEASE_SECONDS = 2.0
+"""How long a connection that comes back waits for the server to take the cancellation of its statement."""
+CLOSE_SECONDS = 0.5
+"""How long the closing of a pool waits for those that hold a connection, and for the server."""
 
 _waiting = metrics.get_meter("cauce").create_up_down_counter(
     "cauce.database.waiting", unit="{call}", description="Callers that wait for a connection of the pool"
@@ -30,7 +36,7 @@ _waiting = metrics.get_meter("cauce").create_up_down_counter(
 
 
 class _Pool(asyncpg.Pool):  # type: ignore[misc]
-    """Counts who waits for a connection, and lets nobody wait for ever who does not say so."""
+    """Counts who waits for a connection, and lets nobody wait for ever who does not say so; its end least of all."""
 
     __slots__ = ("_application_name", "_wait_seconds")
 
@@ -53,6 +59,14 @@ class _Pool(asyncpg.Pool):  # type: ignore[misc]
             raise DatabaseUnreachableError(f"{type(error).__name__}: {error}") from error
         finally:
             _waiting.add(-1, attributes)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
+        await super().release(connection, timeout=RELEASE_SECONDS if timeout is None else timeout)
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):  # then it has been terminated
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await super().close()
 
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:

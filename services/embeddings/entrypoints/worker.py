@@ -7,17 +7,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from opentelemetry import metrics, propagate, trace
 
 from services.chassis.observability import get_logger
-from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.faults import DATABASE_AWAY, NOT_MIGRATED
+from services.chassis.stopping import end, pause
 from services.embeddings.application.process_claim import C
 from services.embeddings.domain.file_work import ClaimedFile
 from services.embeddings.domain.resource_work import ClaimedBatch
 
 RETRY_SECONDS = 2.0
+
+_PASSING = (*DATABASE_AWAY, *NOT_MIGRATED)
+"""What is no fault of the work, and of which who opens the workers takes care."""
 
 C_co = TypeVar("C_co", covariant=True)
 
@@ -91,9 +95,23 @@ class Worker(Generic[C]):
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set; then finish what is in hand within the stated time, or give it back."""
+        """Work until ``stop`` is set; then finish what is in hand within the stated time, or give it back.
+
+        What cannot be given back in time is left to its lease.
+        """
         stopping = asyncio.ensure_future(stop.wait())
-        while not stop.is_set():
+        working = asyncio.ensure_future(self._work(stopping))
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working}, timeout=self._shutdown_seconds)
+            if working.done():
+                await working
+        finally:
+            await end(working, stopping, *self._in_hand)
+
+    async def _work(self, stopping: asyncio.Task[Literal[True]]) -> None:
+        """Claim until that is done, then wait for what is in hand."""
+        while not stopping.done():
             for claim in await self._claim():
                 task = asyncio.create_task(self._run_one(claim))
                 self._in_hand[task] = claim
@@ -105,10 +123,7 @@ class Worker(Generic[C]):
                 return_when=asyncio.FIRST_COMPLETED,
             )
         if self._in_hand:
-            _, unfinished = await asyncio.wait(self._in_hand, timeout=self._shutdown_seconds)
-            for task in unfinished:
-                task.cancel()
-            await asyncio.gather(*unfinished, return_exceptions=True)
+            await asyncio.wait(self._in_hand)
 
     @property
     def fault(self) -> str | None:
@@ -121,10 +136,10 @@ class Worker(Generic[C]):
         large = self._large_places - sum(claim.is_large for claim in self._in_hand.values())
         try:
             claimed = await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
-        except DATABASE_AWAY as error:
+        except _PASSING as error:
             self._fault = f"{type(error).__name__}: {error}"
             _log.warning("claim_failed", kind=self._kind, error=self._fault)
-            await asyncio.sleep(RETRY_SECONDS)
+            await pause(RETRY_SECONDS)
             return []
         self._fault = None
         return claimed
@@ -135,7 +150,7 @@ class Worker(Generic[C]):
         with _start_span(f"embed {self._kind}", label):
             try:
                 await self._process(claim)
-            except DATABASE_AWAY as error:
+            except _PASSING as error:
                 # The lease runs out and the work is claimed again, here or elsewhere.
                 fault = f"{type(error).__name__}: {error}"
                 _log.warning(f"{self._kind}_not_settled", **label.attributes, error=fault)
@@ -176,20 +191,18 @@ class SpaceBuilder:
             if building.done():
                 await building
         finally:
-            building.cancel()
-            stopping.cancel()
-            await asyncio.gather(building, stopping, return_exceptions=True)
+            await end(building, stopping)
 
     async def _keep_building(self) -> None:
         while True:
             try:
-                pause = await self._build()
+                seconds = await self._build()
                 self._fault = None
-            except DATABASE_AWAY as error:
+            except _PASSING as error:
                 self._fault = f"{type(error).__name__}: {error}"
                 _log.warning("build_failed", error=self._fault)
-                pause = RETRY_SECONDS
-            await asyncio.sleep(self._idle_seconds if pause is None else pause)
+                seconds = RETRY_SECONDS
+            await pause(self._idle_seconds if seconds is None else seconds)
 
 
 class WorkerGroup:
@@ -224,6 +237,7 @@ class WorkerGroup:
             await self._run_once(stop)
 
     async def _run_once(self, stop: asyncio.Event) -> None:
+        self._workers = None
         opening, stopping = asyncio.ensure_future(self._open_workers()), asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -231,8 +245,7 @@ class WorkerGroup:
                 return
             self._workers, replaced = await opening
         finally:
-            opening.cancel()
-            stopping.cancel()
+            await end(opening, stopping)
         _log.info("worker_ready")
         turn = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -248,9 +261,7 @@ async def _set_after(event: asyncio.Event, *either: Awaitable[object]) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         event.set()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 def log_fault(kind: str, label: Callable[[C], Label]) -> Callable[[C, BaseException], None]:

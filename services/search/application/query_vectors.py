@@ -17,6 +17,7 @@ Key: TypeAlias = tuple[AccessScope, str, bytes]
 
 
 _STORING_MAX = 100
+_STORING_SECONDS = 0.5
 _UNDER_WAY_MAX = 256
 """Questions whose vector is being made: they outlive the callers who gave up, so they need a bound of their own."""
 
@@ -78,8 +79,9 @@ class QueryVectors:
         )
 
     async def aclose(self) -> None:
-        """Wait until what was computed is stored."""
-        await asyncio.gather(*self._storing)
+        """Wait a moment for what was computed to be stored."""
+        if self._storing:
+            await asyncio.wait(self._storing, timeout=_STORING_SECONDS)
 
     async def _find_or_embed(self, key: Key, embedder: QueryEmbedder, text: str) -> tuple[Vector, bool]:
         vector = await self._stored.find(*key)

@@ -12,8 +12,10 @@ from services.chassis.kernel.errors import ConfigurationError, ConflictError, Un
 from services.chassis.models.registry import check_space
 from services.chassis.models.space import EmbeddingSpace
 from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.migrations import require_migrated
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import ResourceType
+from services.chassis.stopping import pause
 from services.embeddings.adapters.postgres.vector_tables import vector_tables
 from services.embeddings.application.space_ports import SpaceProgress
 
@@ -59,12 +61,15 @@ async def find_active_space(pool: asyncpg.Pool) -> tuple[int, EmbeddingSpace]:
 
 
 async def until_another_space(pool: asyncpg.Pool, space_id: int, *, poll_seconds: float) -> None:
-    """Return when another space than this one is active."""
+    """Return when another space than this one is active, or the database has not all migrations of this release."""
     while True:
-        await asyncio.sleep(poll_seconds)
+        await pause(poll_seconds)
         try:
+            await require_migrated(pool)
             if (await find_active_space(pool))[0] != space_id:
                 return
+        except UnavailableError:
+            return
         except DATABASE_AWAY:
             continue
 

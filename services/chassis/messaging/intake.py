@@ -7,6 +7,7 @@ So every event is handled at least once, and the handler must not mind a repetit
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence

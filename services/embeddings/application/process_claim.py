@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from services.chassis.kernel.errors import CauceError, GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
+from services.chassis.stopping import pause
 from services.embeddings.application.lease import backoff, under_lease
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 
@@ -128,4 +129,4 @@ class ProcessClaim(Generic[C]):
             except Exception as error:
                 if self.passing_fault(error) is None:
                     raise
-            await asyncio.sleep(self.retry_seconds)
+            await pause(self.retry_seconds)

@@ -96,7 +96,7 @@ async def sizes(server: PostgresServer, chunks: int) -> tuple[Sizes, float, floa
     await admin.execute("SELECT module_embeddings_build_lexical()")
     indexed = chunks / (time.perf_counter() - started)
     half, hnsw = await index("half"), await index(f"{CHUNK}_embedding_1")
-    lexical = await index(f"{CHUNK}_lexical")
+    lexical = await index(f"{CHUNK}_lexical_1")
     chunk, file, page = [
         await table(name) for name in (CHUNK, "module_embeddings_files_file", "module_embeddings_file_page")
     ]

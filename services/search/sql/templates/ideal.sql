@@ -11,7 +11,7 @@
                                (
                                    SELECT ln(2 + 2 * greatest(reltuples, 0))
                                    FROM pg_class
-                                   WHERE oid = to_regclass({table})
+                                   WHERE oid = to_regclass({lexical_index})
                                )
                            )
                        )

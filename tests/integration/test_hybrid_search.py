@@ -371,8 +371,8 @@ async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others
 
 
 def test_a_leg_is_complete_only_if_its_window_was_filled_or_everything_was_looked_at() -> None:
-    plan = Plan(Strategy.HNSW, Strategy.BM25, window=50, dense_limit=50, lexical_limit=20_000)
-    counts = {"dense_found": 49, "lexical_read": 20_000, "lexical_found": 49, "lexical_passing": 49}
+    plan = Plan(Strategy.HNSW, Strategy.BM25, window=50, dense_limit=50, lexical_limit=100_000)
+    counts = {"dense_found": 49, "lexical_read": 100_000, "lexical_found": 49, "lexical_passing": 49}
     many = Size(2_001, 2_000)
 
     assert plan.improved(counts, many, 10) is None
@@ -380,8 +380,8 @@ def test_a_leg_is_complete_only_if_its_window_was_filled_or_everything_was_looke
         assert leg is not None
         assert (leg.complete, leg.found) == (False, 49)
         assert leg.reason
-    full = {"dense_found": 50, "lexical_read": 20_000, "lexical_found": 50, "lexical_passing": 60}
-    everything = {"dense_found": 20, "lexical_read": 19_999, "lexical_found": 3, "lexical_passing": 3}
+    full = {"dense_found": 50, "lexical_read": 100_000, "lexical_found": 50, "lexical_passing": 60}
+    everything = {"dense_found": 20, "lexical_read": 99_999, "lexical_found": 3, "lexical_passing": 3}
     for complete, size in ((full, many), (everything, Size(20, 10))):
         assert plan.improved(complete, size, 10) is None
         assert {leg and leg.complete for leg in (plan.legs(complete, size, None).semantic,)} == {True}

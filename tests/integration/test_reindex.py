@@ -322,20 +322,23 @@ async def test_going_back_is_possible_with_all_that_was_written_since_until_the_
     assert await world.missing() == 0
 
 
-async def test_each_space_has_vector_indexes_of_its_own_for_as_long_as_it_is_there(world: World) -> None:
-    query = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%hnsw%' AND indexname LIKE '%\\_embedding\\_' || $1"
+async def test_each_space_has_indexes_of_its_own_for_as_long_as_it_is_there(world: World) -> None:
+    query = """SELECT count(*) FILTER (WHERE indexdef LIKE '%hnsw%' AND indexname LIKE '%\\_embedding\\_' || $1),
+                      count(*) FILTER (WHERE indexdef LIKE '%bm25%' AND indexname LIKE '%\\_chunk\\_lexical\\_' || $1)
+               FROM pg_indexes"""
 
-    async def indexes() -> list[int]:
+    async def indexes() -> list[tuple[int, int]]:
         rows = await world.admin.fetch("SELECT id::text FROM module_embeddings_space ORDER BY id")
-        return [await world.admin.fetchval(query, row["id"]) for row in rows]
+        return [tuple(await world.admin.fetchrow(query, row["id"])) for row in rows]
 
-    tables = len(TYPES) + 1
-    assert await indexes() == [tables]
+    each = (len(TYPES) + 1, 1)
+    await world.admin.execute("SELECT module_embeddings_build_lexical()")
+    assert await indexes() == [each]
     await world.spaces.begin(GEMINI_EMBEDDING_2, None)
-    assert await indexes() == [tables, tables]
+    assert await indexes() == [each, each]
     await world.spaces.swap(back=False)
     await world.spaces.drop()
-    assert await indexes() == [0, tables]
+    assert await indexes() == [(0, 0), each]
 
 
 async def test_spaces_that_would_mix_are_refused(world: World) -> None:

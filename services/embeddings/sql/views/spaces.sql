@@ -35,8 +35,10 @@ BEGIN
         END IF;
     END LOOP;
     -- Where they cannot be relied on, all of them are built again soon, and outside of this transaction.
-    PERFORM pg_advisory_xact_lock(hashtextextended('module_embeddings_build_lexical', 0));
-    PERFORM module_embeddings_index_words(again => false) FROM module_embeddings_lexical_read WHERE ready;
+    IF (SELECT ready FROM module_embeddings_lexical_read) THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('module_embeddings_build_lexical', 0));
+        PERFORM module_embeddings_index_words(again => false);
+    END IF;
 END;
 $$;
 REVOKE EXECUTE ON FUNCTION module_embeddings_index_spaces() FROM PUBLIC;

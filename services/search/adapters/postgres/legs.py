@@ -12,10 +12,10 @@ from services.search.domain.results import Leg, Legs, LegStatus, Strategy, Total
 LEXICAL_EXACT_UP_TO = 200
 """Scoring a text by itself takes about 50 microseconds; an index scan may have to be repeated."""
 
-LEXICAL_READ_MAX = 20_000
-"""The most matches that are read from the index of words in search of those that pass the filter."""
+LEXICAL_READ_MAX = 100_000
+"""The most matches that are read from the index of words in search of those that pass the filter: pg_textsearch's."""
 
-READ_FOR_A_SCORE = 10
+READ_FOR_A_SCORE = 30
 """How many matches are read from the index of words in the time that scoring a text by itself takes."""
 
 THINNED_OUT = 3

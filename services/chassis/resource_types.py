@@ -35,7 +35,17 @@ _MAX_FIELD_NAME = 32
 # Tables and views that exist already would be taken for a type's own.
 _RESERVED_TYPES = frozenset(
     {
-        *("dependency", "index_change", "kept_vector", "lexical_build", "model_quota", "outbox", "recipe", "search"),
+        *(
+            "dependency",
+            "index_change",
+            "kept_vector",
+            "lexical_build",
+            "lexical_index",
+            "model_quota",
+            "outbox",
+            "recipe",
+            "search",
+        ),
         *("space", "space_lease", "unified"),
     }
 )

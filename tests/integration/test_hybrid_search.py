@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import asyncpg
@@ -187,6 +188,70 @@ async def test_more_results_never_bring_up_a_better_one(tables: Index, search_po
     more = await find(search_pool, space, "bomba", EAST, top_n=50)
 
     assert texts(more)[:5] == texts(few)
+
+
+@pytest.mark.parametrize("exact_up_to", [0, 2_000], ids=["indexes", "exact"])
+@pytest.mark.parametrize("method", FusionMethod)
+async def test_a_rank_does_not_depend_on_how_many_are_wanted(
+    tables: Index, search_pool: asyncpg.Pool, method: FusionMethod, exact_up_to: int
+) -> None:
+    space = await tables.add_space()
+    vectors = random_directions(300, seed=3)
+    texts_ = [f"pieza {n} " + "bomba " * (n * 7 % 5) + "válvula " * (n % 3) for n in range(300)]
+    for first in range(0, 300, 10):
+        await tables.add_file(space, [IndexedChunk(texts_[n], vectors[n]) for n in range(first, first + 10)])
+
+    found = [
+        texts(
+            await find(
+                search_pool,
+                space,
+                "bomba con válvula",
+                vectors[5],
+                exact_up_to=exact_up_to,
+                fusion=Fusion(method),
+                top_n=top_n,
+            )
+        )
+        for top_n in (10, 50, 51, 200, 250)
+    ]
+
+    assert [len(some) for some in found[:4]] == [10, 50, 51, 200]
+    for fewer, more in pairwise(found):
+        assert more[: len(fewer)] == fewer
+
+
+QUESTIONS_FOR_A_CODE = (
+    "XQ-9931",
+    "referencia de la bomba XQ-9931",
+    "pieza de recambio de la bomba con código xq9931 que va en el colector número 7",
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS_FOR_A_CODE)
+async def test_texts_that_alone_have_a_code_come_first_however_far_their_meaning_and_long_the_question(
+    tables: Index, search_pool: asyncpg.Pool, question: str
+) -> None:
+    space = await tables.add_space()
+    for number in range(0, 200, 10):
+        parts = [f"Referencia de la pieza de recambio de la bomba número {number + n}." for n in range(10)]
+        await tables.add_file(space, [IndexedChunk(text, direction(1, number / 1_000)) for text in parts])
+    soup = "La sopa de zanahoria se hace a fuego lento. " * 9 + "La cazuela que usamos es la XQ-9931."
+    await tables.add_file(space, [IndexedChunk(soup, WEST)])
+
+    first = [texts(await find(search_pool, space, question, EAST, top_n=top_n))[0] for top_n in (1, 10, 51, 201)]
+
+    assert first == [soup] * 4
+
+
+async def test_a_code_that_many_texts_have_brings_none_of_them_up(tables: Index, search_pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(f"La bomba número {n} lleva el tornillo M8.", WEST) for n in range(9)])
+    await tables.add_file(space, [IndexedChunk("La bomba", EAST)])
+
+    found = await find(search_pool, space, "La bomba M8", EAST, fusion=Fusion(dense_weight=0.9))
+
+    assert texts(found)[0] == "La bomba"
 
 
 async def test_the_threshold_is_on_the_cosine_of_every_candidate(tables: Index, search_pool: asyncpg.Pool) -> None:

@@ -12,6 +12,11 @@ Key = TypeVar("Key", bound=Hashable)
 # With 60, what bad queries find at the end of their lists outvotes the first list's best (DECISIONS.md).
 _LISTS_RANK_CONSTANT = 2
 
+RARE_CODE_TEXTS = 3
+"""The most texts that a code of the question may be in to bring them up before all others."""
+
+_CODE_DIGITS = 5  # from which a number is one; shorter ones are years and quantities
+
 
 class FusionMethod(StrEnum):
     """How scores of two kinds are added up.
@@ -28,6 +33,10 @@ class FusionMethod(StrEnum):
 class Fusion:
     """A method and its weights. What one leg did not find gets nothing from it, and no invented rank.
 
+    A text with a code of the question that at most ``RARE_CODE_TEXTS`` have gets 1 more. What comes after the
+    candidates of both legs that are fused has 0, in the order of the better of its ranks: so the order is the same
+    however many results are wanted.
+
     Attributes:
         dense_weight: 0 to 1, the share of the meaning; the words have the rest.
         neighbour_weight: what the passages before and after count where a passage is shorter than
@@ -40,6 +49,12 @@ class Fusion:
     neighbour_weight: float = 0.25
     neighbour_characters: int = 500
     rank_constant: int = 60
+
+
+def is_code(form: str) -> bool:
+    """Whether a form that is looked for is a code or a part number: letters and digits, or a long number."""
+    has_digit, has_letter = (any(map(kind, form)) for kind in (str.isdigit, str.isalpha))
+    return has_digit and (has_letter or len(form) >= _CODE_DIGITS)
 
 
 def fuse_lists(lists: Sequence[Sequence[Key]]) -> dict[Key, float]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
@@ -15,7 +15,7 @@ from services.search.adapters.postgres.legs import Plan, Size
 from services.search.adapters.postgres.statements import assemble, fragment, fusion_fragments, fusion_values
 from services.search.application.ports import Question
 from services.search.domain.criteria import FileChunkSearchCriteria, ResourceSearchCriteria
-from services.search.domain.fusion import Fusion
+from services.search.domain.fusion import Fusion, is_code
 from services.search.domain.results import Legs, Strategy
 
 EF_SEARCH_DEFAULT = 200
@@ -75,12 +75,13 @@ class SearchRun:
         self._ef_search = bounds.ef_search
         self._fragments = {
             **fragments,
-            **_written(space=question.space_id, rows=rows or criteria.top_n),
+            **_written(space=question.space_id, rows=rows or criteria.top_n, candidates=bounds.candidates),
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }
         self._values = {
             **values,
+            "codes": [form for form in cast(Sequence[str], values["forms"]) if is_code(form)],
             "lexical_index": lexical_index,
             "tenant": scope.tenant_id,
             "min_score": criteria.min_score,
@@ -137,7 +138,7 @@ class SearchRun:
         limits = _written(window=plan.window, dense_limit=plan.dense_limit, lexical_limit=plan.lexical_limit)
         fragments = {**self._fragments, **limits, "dense": dense}
         if plan.lexical is not None:
-            fragments |= fusion_fragments(fusion, dense=plan.dense is not None)
+            fragments |= fusion_fragments(fusion, self._kind, dense=plan.dense is not None)
             fragments["lexical_read"] = fragment(f"lexical_{plan.lexical}_{self._kind}")
         values = {**self._values, **fusion_values(fusion), "vector": question.vector}
         return assemble(self._kind if plan.lexical else f"semantic_{self._kind}", fragments, values)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from services.chassis.postgres.templates import fill, load_template
 from services.search.domain.criteria import ChunkFilter, ResourceFilter
-from services.search.domain.fusion import Fusion, FusionMethod
+from services.search.domain.fusion import RARE_CODE_TEXTS, Fusion, FusionMethod
 
 _PACKAGE = "services.search"
 
@@ -128,13 +128,15 @@ def resource_filter(wanted: ResourceFilter) -> tuple[dict[str, str], dict[str, o
     return {"filter": conditions, "word_filter": _conditions(_WORD_CONDITIONS, on_words)[0]}, values
 
 
-def fusion_fragments(fusion: Fusion, *, dense: bool) -> dict[str, str]:
+def fusion_fragments(fusion: Fusion, kind: str, *, dense: bool) -> dict[str, str]:
     """How candidates are scored and ordered when the lexical leg runs, alone or with the semantic one."""
     if not dense:
         return {
             "score": "NULL::float8",
             "fused": "NULL::float8",
             "fused_with_neighbours": "NULL::float8",
+            "codes_held": "NULL::text[]",
+            "rare_codes": "",
             "ideal": fragment("no_ideal"),
             "order": "bm25_score DESC",
         }
@@ -143,7 +145,9 @@ def fusion_fragments(fusion: Fusion, *, dense: bool) -> dict[str, str]:
         "fused": fragment("fused_convex" if fusion.method is FusionMethod.CONVEX else "fused_ranks"),
         "fused_with_neighbours": fragment("neighbours") if fusion.neighbour_weight > 0 else "own_score",
         "ideal": fragment("ideal") if fusion.method is FusionMethod.CONVEX else fragment("no_ideal"),
-        "order": "fused_score DESC",
+        "codes_held": fragment(f"codes_held_{kind}"),
+        "rare_codes": fragment("rare_codes"),
+        "order": "fused_score DESC, place",
     }
 
 
@@ -154,6 +158,7 @@ def fusion_values(fusion: Fusion) -> dict[str, object]:
         "neighbour_weight": fusion.neighbour_weight,
         "neighbour_characters": fusion.neighbour_characters,
         "rank_constant": fusion.rank_constant,
+        "rare_code_texts": RARE_CODE_TEXTS,
     }
 
 

@@ -3,7 +3,11 @@
 -- the legs found when nothing is left. "+ 0" keeps the planner from relying on the index scan's relaxed order. The index
 -- of words is read outside of any CTE: inside, pg_textsearch scores every text that it found again, from the text.
 WITH dense AS MATERIALIZED (
+    SELECT nearest.*, rank() OVER (ORDER BY distance + 0) AS dense_rank,
+           row_number() OVER (ORDER BY distance + 0, chunk_id) AS dense_place
+    FROM (
 {dense}
+    ) AS nearest
 )
 SELECT dense_found, dense_passing, lexical_read, least(lexical_passing, {window}) AS lexical_found, lexical_passing,
        file_id, file_name, chunk_id, position, page_from, page_to, char_start, char_end, text,
@@ -20,12 +24,13 @@ FROM (
 ) AS by_word
 CROSS JOIN (
     SELECT count(*) AS dense_found, coalesce(max(passing), count(*) FILTER (WHERE {passes})) AS dense_passing,
-           1 - max(distance) AS low, 1 - min(distance) AS high
+           1 - max(distance) FILTER (WHERE dense_place <= {candidates}) AS low, 1 - min(distance) AS high
     FROM dense
 ) AS by_meaning
 LEFT JOIN LATERAL (
     WITH lexical AS (
-        SELECT chunk_id, bm25_score, rank() OVER (ORDER BY bm25_score DESC) AS lexical_rank
+        SELECT chunk_id, bm25_score, rank() OVER (ORDER BY bm25_score DESC) AS lexical_rank,
+               row_number() OVER (ORDER BY bm25_score DESC, chunk_id) AS lexical_place
         FROM (
             SELECT chunk_id, bm25_score FROM unnest(ids, scores) AS word (chunk_id, bm25_score)
             ORDER BY bm25_score DESC, chunk_id
@@ -34,8 +39,9 @@ LEFT JOIN LATERAL (
     ),
     candidate AS MATERIALIZED (
         SELECT chunk.file_id, chunk.chunk_id, chunk.position, length(chunk.text) AS characters,
-               {score} AS score, bm25_score, dense_rank, lexical_rank
-        FROM (SELECT chunk_id, distance, rank() OVER (ORDER BY distance + 0) AS dense_rank FROM dense) AS nearest
+               {score} AS score, bm25_score, dense_rank, lexical_rank, dense_place, lexical_place,
+               least(dense_place, lexical_place) AS place, {codes_held} AS codes_held
+        FROM dense
         FULL JOIN lexical USING (chunk_id)
         JOIN module_embeddings_chunk_read AS chunk USING (chunk_id)
     ),
@@ -48,13 +54,13 @@ LEFT JOIN LATERAL (
     ),
     best AS (
         SELECT *
-        FROM (SELECT weighed.*, {fused_with_neighbours} AS fused_score FROM weighed) AS fused
+        FROM (SELECT weighed.*, {fused_with_neighbours}{rare_codes} AS fused_score FROM weighed) AS fused
         WHERE {min_score}::float8 IS NULL OR score >= {min_score}::float8
         ORDER BY {order}, chunk_id
         LIMIT {rows}
     )
     SELECT chunk.file_id, file.name AS file_name, chunk_id, chunk.position, chunk.page_from, chunk.page_to,
-           chunk.char_start, chunk.char_end, chunk.text, score, bm25_score, dense_rank, lexical_rank, fused_score
+           chunk.char_start, chunk.char_end, chunk.text, score, bm25_score, dense_rank, lexical_rank, place, fused_score
     FROM best
     JOIN module_embeddings_chunk_read AS chunk USING (chunk_id)
     JOIN module_embeddings_file_read AS file ON file.file_id = chunk.file_id AND file.tenant_id = {tenant}

@@ -1,5 +1,6 @@
 own_score + CASE
-               WHEN characters < {neighbour_characters}::integer THEN {neighbour_weight}::float8 * coalesce(
+               WHEN place <= {candidates} AND characters < {neighbour_characters}::integer
+               THEN {neighbour_weight}::float8 * coalesce(
                    sum(own_score) OVER (
                        PARTITION BY file_id ORDER BY position RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW
                    ),

@@ -33,9 +33,9 @@ class FusionMethod(StrEnum):
 class Fusion:
     """A method and its weights. What one leg did not find gets nothing from it, and no invented rank.
 
-    A text with a code of the question that at most ``RARE_CODE_TEXTS`` have gets 1 more. What comes after the
-    candidates of both legs that are fused has 0, in the order of the better of its ranks: so the order is the same
-    however many results are wanted.
+    A text with a code of the question that no more than 3 have gets 1 more. What comes after the candidates of both
+    legs that are fused has 0, in the order of the better of its ranks: so the order is the same however many results
+    are wanted.
 
     Attributes:
         dense_weight: 0 to 1, the share of the meaning; the words have the rest.

@@ -83,7 +83,8 @@ class FileChunkMatch:
     ``position`` is the 0-based order in the file; pages are 1-based and inclusive, None in a format without pages;
     the offsets refer to the file's extracted text.
     Ranks are 1-based, equal for equal scores, and None where a leg did not find it; ``score`` is computed all the same
-    in a hybrid search. ``fused_score`` is of hybrid searches only: 0 beyond what is fused, where the better rank decides.
+    in a hybrid search. ``fused_score`` is of hybrid searches only, and 0 beyond what is fused, where the better rank
+    decides.
 
     Attributes:
         queries_score: where several queries were executed, the sum of weighed reciprocal ranks in their lists, which

@@ -68,6 +68,22 @@ async def test_types_are_searched_alone_together_or_all(database: Database, inde
     assert everything["executed"]["strategy"] == ("hnsw" if exact_up_to == 0 else "exact")
 
 
+async def test_a_resource_that_alone_has_a_code_of_the_question_comes_first(database: Database, index: Index) -> None:
+    space = await index.add_space()
+    nearest = await question()
+    texts = [f"Presión del aceite número {number} del motor." for number in range(60)]
+    await index.add_resources(space, FIRST, [nearest] * 60, texts=texts)
+    await index.add_resources(space, SECOND, [-nearest], texts=["Una cazuela para la sopa de zanahoria, XQ-9931."])
+
+    async with running_search(database) as http:
+        few, many = [await ask(http, query="presión del aceite del motor xq9931", topN=top_n) for top_n in (3, 61)]
+
+    first, again = [[(one["entity_type"], one["entity_id"]) for one in found["results"][:3]] for found in (few, many)]
+    assert first[0] == (SECOND, 1)
+    assert again == first
+    assert few["results"][0]["fused_score"] > 1
+
+
 async def test_scores_below_the_threshold_and_rows_of_others_are_left_out(database: Database, index: Index) -> None:
     space = await index.add_space()
     nearest = await question()

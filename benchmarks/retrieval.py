@@ -38,6 +38,7 @@ from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.application.ports import Question
 from services.search.domain.criteria import FileChunkSearchCriteria, SearchMode
 from services.search.domain.fusion import Fusion, FusionMethod
+from services.search.domain.results import LegStatus
 from services.search.settings import SearchSettings
 
 TENANT = "bench"
@@ -184,6 +185,9 @@ async def ask(
         started = time.perf_counter()
         found = await index.search(AccessScope(TENANT), question, FileChunkSearchCriteria(asked.text, DEPTH), fusion)
         milliseconds.append((time.perf_counter() - started) * 1e3)
+        for leg in (found.legs.semantic, found.legs.lexical):
+            if leg is not None and leg.status is not LegStatus.RAN:
+                raise SystemExit(f"{asked.id}: a leg did not run, so this would measure the other one: {leg.reason}")
         rankings.append([units[match.chunk_id] for match in found.matches])
     return measure([asked.relevant for asked in dataset.questions], rankings), milliseconds
 

@@ -338,7 +338,8 @@ async def test_a_provider_that_is_away_is_waited_for_and_named(database: Databas
             known = await ask(http, query="bomba")
 
     assert (refused.status_code, refused.json()["code"]) == (503, "EMBEDDER_UNAVAILABLE")
-    assert int(refused.headers["retry-after"]) > 3_000
+    # No provider is believed for longer than the longest pause.
+    assert 250 < int(refused.headers["retry-after"]) <= 300
     assert with_threshold.json()["code"] == "EMBEDDER_UNAVAILABLE"
     semantic = by_words["executed"]["legs"]["semantic"]
     assert (semantic["status"], by_words["executed"]["legs"]["lexical"]["status"]) == ("FAILED", "RAN")

@@ -379,7 +379,7 @@ async def test_indexes_of_before_a_restart_or_of_a_copied_database_are_built_aga
 
 async def test_files_languages_media_types_and_dates_narrow_every_leg(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
-    spanish = await tables.add_file(space, [IndexedChunk("La bomba IGE12 de la planta.", EAST)], name="es")
+    spanish = await tables.add_file(space, [IndexedChunk("La bomba IGE12 está en la planta.", EAST)], name="es")
     english = await tables.add_file(space, [IndexedChunk("The pump IGE12 of the plant.", EAST)], name="en")
     await tables.connection.execute(
         "UPDATE module_embeddings_files_file SET media_type = 'application/pdf' WHERE file_id = $1", spanish

@@ -1,4 +1,4 @@
-"""The lexical indexes, which some releases of their extension lose at a restart of the server."""
+"""The lexical indexes, which some releases of their extension lose at a restart of the server, and their words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncpg
 
 from services.chassis.observability import get_logger
 from services.chassis.postgres.queries import load_query
+
+_RENEWED_AT_ONCE = 200
 
 _log = get_logger(__name__)
 
@@ -17,3 +19,12 @@ async def build_lexical(pool: asyncpg.Pool) -> None:
             _log.debug("lexical_unavailable", effect="searches are semantic only", remedy="install pg_textsearch")
     except (asyncpg.UndefinedFunctionError, asyncpg.InternalServerError) as error:
         _log.warning("lexical_not_built", error=f"{type(error).__name__}: {error}", effect="searches are semantic only")
+
+
+async def renew_words(pool: asyncpg.Pool) -> None:
+    """Make again what chunks are found by where earlier rules made it, a few at a time until none is left."""
+    renewed = 0
+    while count := await pool.fetchval(load_query("services.embeddings", "renew_words"), _RENEWED_AT_ONCE):
+        renewed += count
+    if renewed:
+        _log.info("words_renewed", chunks=renewed)

@@ -55,7 +55,7 @@ CREATE OR REPLACE TRIGGER module_embeddings_note_change
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO cauce_embeddings;
 
--- Vectors of before there was a lexical search.
+-- Words of vectors from before there was a lexical search, or from before its rules became others (migration 0014).
 INSERT INTO module_embeddings_resource_lexemes (entity_type, entity_id, tenant_id, language, lexemes)
 SELECT entity_type, entity_id, tenant_id, cauce_language(embedding_text),
        cauce_lexemes(cauce_language(embedding_text), embedding_text)

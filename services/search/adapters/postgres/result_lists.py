@@ -30,7 +30,11 @@ async def read_version(
 ) -> tuple[int, Mapping[str, object]]:
     """The version of the index of the scope's tenant, and what the statements bind for the question's words."""
     row = await connection.fetchrow(
-        load_query("services.search", "version_and_words"), scope.tenant_id, question.text, timeout=timeout_seconds
+        load_query("services.search", "version_and_words"),
+        scope.tenant_id,
+        question.text,
+        question.space_id,
+        timeout=timeout_seconds,
     )
     words = dict(row)
     return words.pop("version"), words

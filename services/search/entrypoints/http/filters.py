@@ -29,7 +29,7 @@ class LanguageFilterParameters(BaseModel):
 
     languages: list[str] | None = Field(
         default=None,
-        description="Texts in one of these languages only: es, en, or und where it could not be told.",
+        description="Texts in one of these languages only, like es, en or fr; und where it could not be told.",
         max_length=1000,
     )
 

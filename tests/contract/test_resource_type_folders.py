@@ -30,7 +30,7 @@ COMMON_WORDS = frozenset({"group", "query", "rule", "tag", "user", "variable"})
 # so on the wire.
 OTHER_THINGS = {
     *(("services/search", "query"), ("cli", "query"), ("services/chassis/http", "query")),
-    *(("services/search", "user"), ("services/chassis/models", "user")),
+    *(("services/chassis/models", "query"), ("services/search", "user"), ("services/chassis/models", "user")),
 }
 
 

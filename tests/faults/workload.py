@@ -140,6 +140,7 @@ class Clients:
                 else:
                     if answer.status_code in wanted:
                         return answer
-                    assert answer.status_code in {409, 429, 503}, answer.text
+                    # 408: the bytes of an upload whose commit was cut off may be gone already.
+                    assert answer.status_code in {408, 409, 429, 503}, answer.text
                     self.refusals[answer.json()["code"]] += 1
                 await asyncio.sleep(0.1)

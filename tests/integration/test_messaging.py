@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -85,6 +85,14 @@ async def read(settings: KafkaSettings, topic: Topic, count: int) -> list[Consum
             return [await consumer.getone() for _ in range(count)]
     finally:
         await consumer.stop()
+
+
+def intake_of(
+    settings: KafkaSettings, topic: Topic, handle: Callable[[Sequence[Event]], Awaitable[None]], dead: Topic
+) -> Intake:
+    return Intake(
+        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=handle, dead_letters=dead
+    )
 
 
 def event(aggregate_id: int, type_: EventType = FILE_UPLOADED) -> Event:
@@ -209,9 +217,7 @@ async def test_what_cannot_be_published_or_handled_now_is_shown_as_depth_and_age
         await received(events)
 
     await publish(settings, topic, (b"junk", []), *(event(number) for number in range(1, 10)))
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=hold, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, hold, dead)
     async with running(intake):
         await eventually(lambda: measured().get(("intake.lag", topic.name)) == 10)
         await eventually(lambda: measured()["intake.age", topic.name] > 0)
@@ -275,9 +281,7 @@ async def test_bad_records_become_dead_letters_and_the_rest_of_their_batch_goes_
         event(6),
         event(2, FILE_DELETED),
     )
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, received, dead)
 
     async with running(intake):
         await eventually(lambda: received.ids() == [1, 2])
@@ -295,9 +299,7 @@ async def test_a_bad_record_as_large_as_the_broker_takes_stops_nothing(settings:
     dead = Topic(f"{topic.name}.dead", partitions=1)
     received = Received()
     await publish(settings, topic, (random.Random(1).randbytes(2**20 - 200), []), event(1))
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, received, dead)
 
     async with running(intake):
         await eventually(lambda: received.ids() == [1])
@@ -319,9 +321,7 @@ async def test_a_record_whose_key_is_too_large_to_be_kept_is_set_aside_too(
     async with new_producer(settings) as producer:
         await producer.send_and_wait(topic.name, b"", key=random.Random(1).randbytes(2**20 - 200))
     await publish(settings, topic, event(1))
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, received, dead)
 
     async with running(intake):
         await eventually(lambda: received.ids() == [1])
@@ -344,9 +344,7 @@ async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(
         )
         await (await nothing)
     await publish(settings, topic, event(1))
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, received, dead)
 
     async with running(intake):
         await eventually(lambda: received.ids() == [1])
@@ -358,17 +356,12 @@ async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(
 async def test_a_handled_batch_is_not_given_again_to_the_next_member(settings: KafkaSettings, topic: Topic) -> None:
     dead = Topic(f"{topic.name}.dead", partitions=1)
 
-    def member(received: Received) -> Intake:
-        return Intake(
-            settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-        )
-
     first, second = Received(), Received()
     await publish(settings, topic, event(1))
-    async with running(member(first)):
+    async with running(intake_of(settings, topic, first, dead)):
         await eventually(lambda: first.ids() == [1])
     await publish(settings, topic, event(2))
-    async with running(member(second)):
+    async with running(intake_of(settings, topic, second, dead)):
         await eventually(lambda: 2 in second.ids())
 
     assert second.ids() == [2]
@@ -398,9 +391,7 @@ async def test_events_go_out_and_come_in_over_tls_with_a_password(
     dead = Topic(f"{topic.name}.dead", partitions=1)
     received = Received()
     received.poison = {2: KeyError("our own fault")}
-    intake = Intake(
-        settings, group_id=topic.name, topics=[topic], known_types=lambda: KNOWN, handle=received, dead_letters=dead
-    )
+    intake = intake_of(settings, topic, received, dead)
     relay = OutboxRelay(database.files_url, OUTBOX, settings)
     await append_events(connection, OUTBOX, topic, [event(1), event(2), event(3)])
 

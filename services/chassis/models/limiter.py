@@ -6,7 +6,6 @@ What is used is counted by a ``CallQuota``: in this process, or where all proces
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 from uuid import UUID, uuid4
 
+from services.chassis.kernel.backoff import backoff
 from services.chassis.models.telemetry import observed_wait
 
 SLOT_POLL_SECONDS = 0.05
@@ -136,7 +136,7 @@ class ProcessQuota:
         outage = self._outages.get(model)
         if outage is None or outage.until <= now:
             trials = outage.trials + 1 if outage else 0
-            seconds = min(longest_seconds, OUTAGE_BASE_SECONDS * 2 ** min(trials, 30)) * random.uniform(0.5, 1.0)  # noqa: S311
+            seconds = backoff(trials + 1, base_seconds=OUTAGE_BASE_SECONDS, cap_seconds=longest_seconds)
             outage = self._outages[model] = _Outage(now + seconds, trials, fault)
         return outage.until - now
 

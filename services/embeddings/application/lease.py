@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
-
-BACKOFF_BASE_SECONDS = 2.0
-BACKOFF_CAP_SECONDS = 300.0
 
 
 async def under_lease(
@@ -29,12 +25,6 @@ async def under_lease(
         for task in (working, renewal):
             task.cancel()
         await asyncio.gather(working, renewal, return_exceptions=True)
-
-
-def backoff(attempts: int) -> float:
-    """Exponential with full jitter, in seconds, so that what failed together does not come back together."""
-    delay: float = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2 ** (attempts - 1))
-    return random.uniform(0.5, 1.0) * delay  # noqa: S311 - jitter needs no secrecy
 
 
 async def _renew(renew: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from services.chassis.kernel.backoff import backoff
 from services.chassis.kernel.errors import CauceError, GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
 from services.chassis.stopping import pause
-from services.embeddings.application.lease import backoff, under_lease
+from services.embeddings.application.lease import under_lease
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 
 
@@ -31,6 +32,8 @@ class Claim(Protocol):
 
 
 RETRY_SECONDS = 1.0
+BACKOFF_BASE_SECONDS = 2.0
+BACKOFF_CAP_SECONDS = 300.0
 
 C = TypeVar("C", bound=Claim)
 C_contra = TypeVar("C_contra", bound=Claim, contravariant=True)
@@ -97,7 +100,7 @@ class ProcessClaim(Generic[C]):
                 await self._retry_or_fail(claim, error)
 
     async def _wait_out(self, claim: C, error: UnavailableError) -> None:
-        delay = error.retry_after or backoff(claim.attempts)
+        delay = error.retry_after or _pause_after(claim.attempts)
         await self._give_back(claim, error.code, error.message, delay, counts=False)
 
     async def _retry_or_fail(self, claim: C, error: Exception) -> None:
@@ -106,7 +109,7 @@ class ProcessClaim(Generic[C]):
             await self._exhausted(claim, message)
         else:
             code = error.code if isinstance(error, CauceError) else "TRANSIENT_FAULT"
-            await self._give_back(claim, code, message, backoff(claim.attempts), counts=True)
+            await self._give_back(claim, code, message, _pause_after(claim.attempts), counts=True)
 
     async def _give_back(self, claim: C, code: str, message: str, delay: float, *, counts: bool) -> None:
         await self._settle(lambda: self.work.give_back(claim, code, message, delay_seconds=delay, counts=counts))
@@ -130,3 +133,7 @@ class ProcessClaim(Generic[C]):
                 if self.passing_fault(error) is None:
                     raise
             await pause(self.retry_seconds)
+
+
+def _pause_after(attempts: int) -> float:
+    return backoff(attempts, base_seconds=BACKOFF_BASE_SECONDS, cap_seconds=BACKOFF_CAP_SECONDS)

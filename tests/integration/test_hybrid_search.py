@@ -244,12 +244,50 @@ async def test_texts_that_alone_have_a_code_come_first_however_far_their_meaning
     assert first == [soup] * 4
 
 
+FIRST_IN_BOTH = (
+    (
+        "¿Se carga la batería de la carretilla en menos de 24h?",
+        "La batería de la carretilla se carga en ocho horas con el cargador rápido del almacén.",
+        "La farmacia de guardia abre 24h los domingos y festivos.",
+    ),
+    (
+        "Who built the steam turbine at the end of the 19th century?",
+        "The steam turbine was built by Charles Parsons near the end of a century of steam.",
+        "The 19th hole is what golfers call the bar of their club.",
+    ),
+    (
+        "¿Cuesta la reparación de la turbina más de 10000 euros?",
+        "La reparación de la turbina cuesta ocho mil euros con el montaje.",
+        "En la caja quedan 10000 tornillos de latón.",
+    ),
+    (
+        "¿Qué medidas de la batería se tomaron en la planta por el COVID-19?",
+        "Las medidas de la batería se tomaron en la planta cada mes.",
+        "El seguro cubre la baja por COVID-19.",
+    ),
+)
+
+
+@pytest.mark.parametrize(("question", "answer", "other"), FIRST_IN_BOTH)
+async def test_an_ordinary_token_brings_no_text_over_the_one_that_both_legs_have_first(
+    tables: Index, search_pool: asyncpg.Pool, question: str, answer: str, other: str
+) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(other, direction(1, 0.5)), IndexedChunk(answer, direction(1, 0.1))])
+    await tables.add_file(space, [IndexedChunk("La sopa de zanahoria se hace a fuego lento.", NORTH)])
+
+    found = await find(search_pool, space, question, EAST)
+
+    assert texts(found)[:2] == [answer, other]
+    assert (found.matches[0].dense_rank, found.matches[0].lexical_rank) == (1, 1)
+
+
 async def test_a_code_that_many_texts_have_brings_none_of_them_up(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
-    await tables.add_file(space, [IndexedChunk(f"La bomba número {n} lleva el tornillo M8.", WEST) for n in range(9)])
+    await tables.add_file(space, [IndexedChunk(f"La bomba número {n} lleva el tornillo M08.", WEST) for n in range(9)])
     await tables.add_file(space, [IndexedChunk("La bomba", EAST)])
 
-    found = await find(search_pool, space, "La bomba M8", EAST, fusion=Fusion(dense_weight=0.9))
+    found = await find(search_pool, space, "La bomba M08", EAST, fusion=Fusion(dense_weight=0.9))
 
     assert texts(found)[0] == "La bomba"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +16,9 @@ _LISTS_RANK_CONSTANT = 2
 RARE_CODE_TEXTS = 3
 """The most texts that a code of the question may be in to bring them up before all others."""
 
-_CODE_DIGITS = 5  # from which a number is one; shorter ones are years and quantities
+_CODE_DIGITS = 2
+_LETTER = r"[^\W\d_]"
+_CODE = re.compile(rf"(?:{_LETTER}+\d|\d+{_LETTER}+\d+{_LETTER})\w*|\d{{7,}}(?<!000)")
 
 
 class FusionMethod(StrEnum):
@@ -33,7 +36,8 @@ class FusionMethod(StrEnum):
 class Fusion:
     """A method and its weights. What one leg did not find gets nothing from it, and no invented rank.
 
-    A text with a code of the question that no more than 3 have gets 1 more. What comes after the candidates of both
+    A text with a code of the question that no more than 3 have gets 1 more, and where there is one, so does a text that
+    both legs have first: no code is held against it. What comes after the candidates of both
     legs that are fused has 0, in the order of the better of its ranks: so the order is the same however many results
     are wanted.
 
@@ -52,9 +56,13 @@ class Fusion:
 
 
 def is_code(form: str) -> bool:
-    """Whether a form that is looked for is a code or a part number: letters and digits, or a long number."""
-    has_digit, has_letter = (any(map(kind, form)) for kind in (str.isdigit, str.isalpha))
-    return has_digit and (has_letter or len(form) >= _CODE_DIGITS)
+    """Whether a form that is looked for is a code or a part number, by its shape.
+
+    That is letters with two digits or more after or among them, or a number of seven digits that is not round.
+    Ordinals, decades, hours and other quantities (``19th``, ``1970s``, ``24h``, ``1920x1080``, ``10000``), ``a4`` and
+    ``co2`` are none.
+    """
+    return _CODE.fullmatch(form) is not None and sum(map(str.isdigit, form)) >= _CODE_DIGITS
 
 
 def fuse_lists(lists: Sequence[Sequence[Key]]) -> dict[Key, float]:

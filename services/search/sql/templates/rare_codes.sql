@@ -1,5 +1,5 @@
  + CASE
-               WHEN codes_held && ARRAY(
+               WHEN CASE WHEN dense_rank = 1 AND lexical_rank = 1 THEN {codes}::text[] ELSE codes_held END && ARRAY(
                    SELECT code
                    FROM candidate
                    CROSS JOIN unnest(codes_held) AS held (code)

@@ -160,6 +160,7 @@ BAD_BODIES: dict[str, tuple[dict[str, Any], str, str]] = {
         "createdBefore",
     ),
     "a year for a moment": ({"query": "a", "createdFrom": "2020"}, "INVALID_REQUEST", "body.createdFrom"),
+    "a NUL for a media type": ({"query": "a", "mediaTypes": ["\x00"]}, "INVALID_REQUEST", "mediaTypes"),
     "null query": ({"query": None}, "INVALID_REQUEST", "body.query"),
     "no result wanted": ({"query": "a", "topN": 0}, "INVALID_REQUEST", "topN"),
     "too many wanted": ({"query": "a", "topN": 10_000}, "INVALID_REQUEST", "topN"),

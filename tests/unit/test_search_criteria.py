@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from services.chassis.kernel.errors import InvalidInputError
-from services.search.domain.criteria import FileChunksCriteria, FileChunkSearchCriteria, PageRanges, SearchMode
+from services.search.domain.criteria import (
+    ChunkFilter,
+    FileChunksCriteria,
+    FileChunkSearchCriteria,
+    PageRanges,
+    SearchMode,
+)
 
 
 def test_a_query_is_kept_without_control_characters_and_outer_white_space() -> None:
@@ -66,6 +72,22 @@ def test_a_parameter_out_of_range_is_named(changes: dict[str, Any], where: str) 
 
     assert (refusal.value.code, refusal.value.where) == ("INVALID_REQUEST", where)
     assert refusal.value.remedy is not None
+
+
+@pytest.mark.parametrize(
+    "media_type", ["\x00", "a\x00b", "text/\x00", "\ud800", "text/\ud800", "pdf", "", "a/" + "b" * 254]
+)
+def test_what_cannot_be_a_media_type_is_refused(media_type: str) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        ChunkFilter(media_types=("text/plain", media_type))
+
+    assert (refusal.value.code, refusal.value.where) == ("INVALID_REQUEST", "mediaTypes")
+
+
+def test_a_media_type_is_taken_in_whatever_case_and_with_parameters() -> None:
+    wanted = ChunkFilter(media_types=("Application/PDF", "image/svg+xml", 'text/plain; charset="utf-8"'))
+
+    assert wanted.media_types == ("application/pdf", "image/svg+xml", 'text/plain; charset="utf-8"')
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ FILTER_VALUES_MAX = 1_000
 _IDENTIFIER_MAX = 2**63 - 1
 _POSITION_MAX = 2**31 - 1
 _PAGE_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_WORD = r"[!#$%&'*+.^_`|~0-9a-z-]+"
+_MEDIA_TYPE = re.compile(rf"(?=.{{3,255}}\Z){_WORD}/{_WORD}(?:[ \t]*;[\t -~]*)?")
 _LANGUAGE = re.compile(r"[a-z]{2,3}", re.ASCII)
 
 
@@ -66,6 +68,9 @@ class ChunkFilter:
             require_between(f"the number of {wire}", len(getattr(self, name)), 0, FILTER_VALUES_MAX, where=wire)
         for file_id in self.file_ids:
             require_between("fileIds", file_id, 1, _IDENTIFIER_MAX)
+        _require_form(
+            _MEDIA_TYPE, "media type", self.media_types, where="mediaTypes", remedy="write types like application/pdf"
+        )
         _require_languages(self.languages)
         _require_moments(createdFrom=self.created_from, createdBefore=self.created_before)
 
@@ -290,14 +295,19 @@ def _query_text(given: str) -> str:
 
 
 def _require_languages(languages: tuple[str, ...]) -> None:
-    for language in languages:
-        if _LANGUAGE.fullmatch(language) is None:
-            raise InvalidInputError(
-                "INVALID_REQUEST",
-                f"{language[:40]!r} is no language tag",
-                where="languages",
-                remedy="write languages like es or en, and und for those that could not be told",
-            )
+    _require_form(
+        _LANGUAGE,
+        "language tag",
+        languages,
+        where="languages",
+        remedy="write languages like es or en, and und for those that could not be told",
+    )
+
+
+def _require_form(form: re.Pattern[str], what: str, given: tuple[str, ...], *, where: str, remedy: str) -> None:
+    for one in given:
+        if form.fullmatch(one) is None:
+            raise InvalidInputError("INVALID_REQUEST", f"{one[:40]!r} is no {what}", where=where, remedy=remedy)
 
 
 def _require_moments(**moments: datetime | None) -> None:

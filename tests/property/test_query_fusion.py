@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.search.domain.fusion import fuse_lists
@@ -11,6 +11,7 @@ LIST = st.lists(st.integers(0, 60), unique=True, max_size=50)
 
 
 @given(first=LIST.filter(bool), others=st.lists(LIST, max_size=7))
+@example(first=[0], others=[[1, other] for other in range(2, 8)])
 def test_nothing_is_lost_and_nothing_that_the_first_list_lacks_comes_before_its_best(
     first: list[int], others: list[list[int]]
 ) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -71,9 +72,9 @@ def fuse_lists(lists: Sequence[Sequence[Key]]) -> dict[Key, float]:
     The first list weighs 1 and the others share 1, at most a half each: nothing that the first list does not have comes
     before its best.
     """
-    fused: dict[Key, float] = {}
+    fused: dict[Key, Fraction] = {}
     for number, keys in enumerate(lists):
-        weight = 1.0 if number == 0 else 1 / max(2, len(lists) - 1)
+        shared_by = 1 if number == 0 else max(2, len(lists) - 1)
         for rank, key in enumerate(keys, start=1):
-            fused[key] = fused.get(key, 0.0) + weight / (_LISTS_RANK_CONSTANT + rank)
-    return dict(sorted(fused.items(), key=lambda item: -item[1]))
+            fused[key] = fused.get(key, Fraction()) + Fraction(1, shared_by * (_LISTS_RANK_CONSTANT + rank))
+    return {key: float(score) for key, score in sorted(fused.items(), key=lambda item: -item[1])}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
+from services.files.adapters import storage
 from tests.support.files import FilesServer, Link, eventually, raw_request, read_answer, running_files
-from tests.support.postgres import Database
+from tests.support.postgres import Database, PostgresServer
 
 MULTIPART = "multipart/form-data; boundary=x"
 PART_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
@@ -108,7 +111,7 @@ async def test_a_form_that_ends_after_its_bytes_were_given_up_leaves_nothing(fil
         writer.write(form[-10:])
         status, problem = await read_answer(reader)
 
-    assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE")
+    assert (status, problem["code"]) == (503, "UPLOAD_EXPIRED")
     await garbage_is_collected(files)
     assert (await only_file(files), files.objects(), await files.events()) == (None, [], [])
 
@@ -160,6 +163,63 @@ async def test_a_slow_body_that_goes_on_is_not_given_up(database: Database, tmp_
             status, body = await read_answer(reader)
 
         assert (status, body["size_bytes"]) == (202, 12)
+
+
+async def test_a_whole_body_is_stored_however_long_its_file_is_locked(database: Database, tmp_path: Path) -> None:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+        file_id = await files.upload(b"old")
+        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+        admin = await asyncpg.connect(database.admin_url)
+        try:
+            async with raw_request(files, head) as (reader, writer):
+                await eventually(lambda: upload_has_begun(files))
+                async with admin.transaction():
+                    await admin.execute("SELECT FROM module_files_file FOR UPDATE")
+                    writer.write(b"xx")
+                    await asyncio.sleep(1.5)
+                status, body = await read_answer(reader)
+        finally:
+            await admin.close()
+
+    assert (status, body["size_bytes"]) == (202, 2)
+
+
+async def test_a_whole_body_is_stored_however_long_storage_takes_and_its_file_waits(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_durable = storage._make_durable
+
+    def slowly(path: Path) -> None:
+        time.sleep(1.5)
+        make_durable(path)
+
+    monkeypatch.setattr(storage, "_make_durable", slowly)
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+        file_id = await files.register()
+        put = asyncio.create_task(files.http.put(f"/files/{file_id}/content", content=b"xx"))
+        post = asyncio.create_task(files.http.post("/files", files={"file": ("a.txt", b"xx")}))
+        seen = set()
+        while not put.done():
+            seen.add((await files.file(file_id))["status"])
+
+        assert seen <= {"UPLOADING", "PENDING"}
+        assert [(await answer).status_code for answer in (put, post)] == [202, 202]
+
+
+async def test_a_whole_body_is_stored_however_long_the_database_hung(
+    postgres_server: PostgresServer, database: Database, tmp_path: Path
+) -> None:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+        file_id = await files.register()
+        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+        async with raw_request(files, head) as (reader, writer):
+            await eventually(lambda: upload_has_begun(files))
+            with postgres_server.hung():
+                writer.write(b"xx")
+                await asyncio.sleep(1.5)
+            status, body = await read_answer(reader)
+
+    assert (status, body["size_bytes"]) == (202, 2)
 
 
 async def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(files: FilesServer) -> None:
@@ -284,7 +344,7 @@ async def test_an_upload_that_ends_after_its_bytes_were_given_up_stores_nothing(
         writer.write(b"x")
         status, problem = await read_answer(reader)
 
-    assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE")
+    assert (status, problem["code"]) == (503, "UPLOAD_EXPIRED")
     await garbage_is_collected(files)
     assert (files.objects(), await files.events()) == ([], [])
     assert (await files.file(file_id))["error_code"] == "UPLOAD_INCOMPLETE"
@@ -301,7 +361,7 @@ async def test_an_upload_whose_bytes_are_just_being_deleted_stores_nothing(files
         writer.write(b"x")
         status, problem = await read_answer(reader)
 
-    assert (status, problem["code"]) == (408, "UPLOAD_INCOMPLETE")
+    assert (status, problem["code"]) == (503, "UPLOAD_EXPIRED")
     await garbage_is_collected(files)
     assert (files.objects(), await files.events()) == ([], [])
 

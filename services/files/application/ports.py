@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from services.chassis.kernel.errors import CauceError
@@ -34,7 +35,7 @@ class Files(Protocol):
 
         Raises:
             ConflictError: ``IDEMPOTENCY_KEY_REUSED`` when the key was used for another file.
-            IncompleteInputError: as ``store``.
+            UnavailableError: as ``store``.
         """
 
     async def get(self, scope: AccessScope, file_id: int) -> File:
@@ -50,14 +51,15 @@ class Files(Protocol):
         """
 
     async def extend_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
-        """Bytes arrive: start the upload's time again."""
+        """Start the upload's time again. A database that does not answer is passed over: this is asked for again."""
 
     async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> File:
         """Point the file to its new bytes, set the old ones aside, and announce FileUploaded.
 
         Returns the file as it was stored, without its processing: what is published of that may be slow or away.
 
-        Raises IncompleteInputError ``UPLOAD_INCOMPLETE`` when the upload took too long and its bytes are being deleted.
+        Raises UnavailableError ``UPLOAD_EXPIRED`` when its time could not be started again for so long that the bytes
+        are being deleted.
         """
 
     async def release(self, storage_key: str) -> None:
@@ -101,13 +103,16 @@ class Resources(Protocol):
 
 
 class Upkeep(Protocol):
-    """What time leaves behind, over all tenants."""
+    """What time leaves behind, over all tenants. Times are the database's."""
 
-    async def end_overdue_uploads(self) -> int:
-        """End a batch of uploads that no byte has reached in their time. Return how many."""
+    async def now(self) -> datetime:
+        """The time."""
 
-    async def claim_garbage(self) -> Sequence[str]:
-        """Claim a batch of storage keys whose time has come; no file will point to them again."""
+    async def end_overdue_uploads(self, due: datetime) -> int:
+        """End a batch of uploads whose time was over by then. Return how many."""
+
+    async def claim_garbage(self, due: datetime) -> Sequence[str]:
+        """Claim a batch of storage keys whose time had come by then; no file will point to them again."""
 
     async def forget_garbage(self, storage_keys: Sequence[str]) -> None:
         """The objects of these claimed keys are deleted."""

@@ -1,13 +1,15 @@
 """Streams a file's bytes to storage, digested and counted on the way, then makes them the file's in one transaction.
 
 Whatever happens between, no object is left that nobody knows of, and a file never points to bytes that are not whole.
-Of two uploads to one file at the same time the one that ends last wins.
+Of two uploads to one file at the same time the one that ends last wins. The upload has time for as long as its request
+lives: how long the sender may be silent is the body's to say, and slow storage or a slow database are no fault of his.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from services.chassis.kernel.errors import CauceError, TooLargeError
 from services.chassis.kernel.identifiers import uuid7
 from services.chassis.kernel.scope import AccessScope
+from services.chassis.stopping import end
 from services.files.application.ports import Files, ObjectStorage
 from services.files.domain.file import File, StoredContent
 
@@ -28,7 +31,7 @@ class StoreContent:
 
     Attributes:
         max_bytes: the most that a file may have.
-        extend_seconds: how often an upload in which bytes arrive has its time started again.
+        extend_seconds: how often an upload under way has its time started again.
     """
 
     files: Files
@@ -51,7 +54,7 @@ class StoreContent:
             NotFoundError: ``FILE_NOT_FOUND``.
             TooLargeError: ``FILE_TOO_LARGE``; a file without bytes ends FAILED.
             IncompleteInputError: ``UPLOAD_INCOMPLETE``; a file without bytes stays UPLOADING until its time is over.
-            UnavailableError: ``STORAGE_UNAVAILABLE``; likewise.
+            UnavailableError: ``STORAGE_UNAVAILABLE``, likewise; ``UPLOAD_EXPIRED`` as ``Files.store`` has it.
         """
 
         async def store(content: StoredContent) -> File:
@@ -78,41 +81,51 @@ class StoreContent:
         storage_key = _new_storage_key()
         await self.files.begin_upload(scope, file_id, storage_key)
         try:
-            passage = _Passage(self, scope, file_id, storage_key)
+            passage = _Passage(storage_key, self.max_bytes)
             if announced_bytes is not None:
                 passage.check_size(announced_bytes)
-            await self.storage.write(storage_key, passage.of(body))
-            return await settle(passage.content())
+            async with self._given_time(scope, file_id, storage_key):
+                await self.storage.write(storage_key, passage.of(body))
+                return await settle(passage.content())
         except CauceError:
             await self.files.release(storage_key)
             raise
+
+    @asynccontextmanager
+    async def _given_time(self, scope: AccessScope, file_id: int | None, storage_key: str) -> AsyncIterator[None]:
+        """Start the upload's time again and again, to the end of the context."""
+
+        async def extend() -> None:
+            while True:
+                await asyncio.sleep(self.extend_seconds)
+                await self.files.extend_upload(scope, file_id, storage_key)
+
+        extending = asyncio.create_task(extend())
+        try:
+            yield
+        finally:
+            await end(extending)
 
 
 @dataclass(slots=True)
 class _Passage:
     """Bytes on their way to storage."""
 
-    use: StoreContent
-    scope: AccessScope
-    file_id: int | None
     storage_key: str
+    max_bytes: int
     size_bytes: int = 0
     digest: _Hash = field(default_factory=sha256)
 
     async def of(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        extended_at = time.monotonic()
         async for chunk in body:
             self.size_bytes += len(chunk)
             self.check_size(self.size_bytes)
             self.digest.update(chunk)
-            if time.monotonic() - extended_at >= self.use.extend_seconds:
-                await self.use.files.extend_upload(self.scope, self.file_id, self.storage_key)
-                extended_at = time.monotonic()
             yield chunk
 
     def check_size(self, size_bytes: int) -> None:
-        if size_bytes > self.use.max_bytes:
-            raise file_too_large(self.use.max_bytes)
+        if size_bytes > self.max_bytes:
+            raise file_too_large(self.max_bytes)
 
     def content(self) -> StoredContent:
         return StoredContent(self.storage_key, self.size_bytes, self.digest.digest())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -13,9 +13,10 @@ import asyncpg
 from contracts.events.envelope import EventType
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import FILES_EVENTS
-from services.chassis.kernel.errors import CauceError, ConflictError, IncompleteInputError, NotFoundError
+from services.chassis.kernel.errors import CauceError, ConflictError, NotFoundError, UnavailableError
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.messaging.outbox import append_events, new_event
+from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.queries import load_query
 from services.files.domain.description import FileDescription
 from services.files.domain.file import MAX_FILE_ID, File, FileState, FileStatus, Processing, StoredContent
@@ -42,7 +43,7 @@ class PostgresFiles:
 
     Args:
         pool: connections as the role ``cauce_files``.
-        upload_time: how long an upload waits for its next byte.
+        upload_time: how long an upload may go on without having its time started again.
         grace_time: how long bytes outlive the row that pointed to them, for those who are still reading.
     """
 
@@ -109,10 +110,11 @@ class PostgresFiles:
             raise _not_found()
 
     async def extend_upload(self, scope: AccessScope, file_id: int | None, storage_key: str) -> None:
-        """Bytes arrive: start the upload's time again."""
-        await self._pool.execute(
-            _sql("extend_upload"), scope.tenant_id, file_id, storage_key, self._upload_time, self._grace_time
-        )
+        """Start the upload's time again. A database that does not answer is passed over."""
+        with suppress(*DATABASE_AWAY):
+            await self._pool.execute(
+                _sql("extend_upload"), scope.tenant_id, file_id, storage_key, self._upload_time, self._grace_time
+            )
 
     async def store(self, scope: AccessScope, file_id: int, content: StoredContent) -> File:
         """Point the file to its new bytes, set the old ones aside, and announce FileUploaded."""
@@ -166,19 +168,25 @@ class PostgresUpkeep:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
-    async def end_overdue_uploads(self) -> int:
-        """End a batch of uploads that no byte has reached in their time. Return how many."""
+    async def now(self) -> datetime:
+        """The database's time."""
+        now: datetime = await self._pool.fetchval(_sql("now"))
+        return now
+
+    async def end_overdue_uploads(self, due: datetime) -> int:
+        """End a batch of uploads whose time was over by then. Return how many."""
         rows = await self._pool.fetch(
             _sql("end_overdue_uploads"),
             "UPLOAD_INCOMPLETE",
             "the upload stopped before the file was whole",
             UPKEEP_BATCH,
+            due,
         )
         return len(rows)
 
-    async def claim_garbage(self) -> Sequence[str]:
-        """Claim a batch of storage keys whose time has come."""
-        rows = await self._pool.fetch(_sql("doom_keys"), DELETION_RETRY, UPKEEP_BATCH)
+    async def claim_garbage(self, due: datetime) -> Sequence[str]:
+        """Claim a batch of storage keys whose time had come by then."""
+        rows = await self._pool.fetch(_sql("doom_keys"), DELETION_RETRY, UPKEEP_BATCH, due)
         return [row["storage_key"] for row in rows]
 
     async def forget_garbage(self, storage_keys: Sequence[str]) -> None:
@@ -213,8 +221,11 @@ async def _claim_request(
 async def _point_to(connection: asyncpg.Connection, scope: AccessScope, file_id: int, content: StoredContent) -> File:
     """Point a file that this transaction has made or locked to its new bytes, and announce them."""
     if await connection.fetchval(_sql("rescue_key"), content.storage_key) is None:
-        raise IncompleteInputError(
-            "UPLOAD_INCOMPLETE", "the upload took too long", where="content", remedy="send the file again"
+        raise UnavailableError(
+            "UPLOAD_EXPIRED",
+            "the database was away for so long that the bytes were given up",
+            where="content",
+            remedy="send the file again",
         )
     row = await connection.fetchrow(
         _sql("store_content"), scope.tenant_id, file_id, content.storage_key, content.size_bytes, content.sha256

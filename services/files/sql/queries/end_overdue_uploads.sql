@@ -1,4 +1,4 @@
--- End the uploads that no byte has reached until their deadline.
+-- End the uploads whose deadline had passed by the given time, and still has.
 UPDATE module_files_file
 SET state = 'FAILED',
     error_code = $1,
@@ -8,7 +8,7 @@ SET state = 'FAILED',
 WHERE id IN (
     SELECT id
     FROM module_files_file
-    WHERE state = 'UPLOADING' AND upload_deadline <= now()
+    WHERE state = 'UPLOADING' AND upload_deadline <= $4
     ORDER BY upload_deadline
     LIMIT $3
     FOR UPDATE SKIP LOCKED

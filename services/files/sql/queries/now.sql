@@ -1,0 +1,2 @@
+-- The time by which upkeep and deadlines are compared.
+SELECT now()

@@ -43,6 +43,7 @@ from services.chassis.models.limiter import (
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.space import EmbeddingSpace, InvalidVectorError, Vector, stored_vectors
 from services.chassis.models.structured import (
+    MOST_TOKENS,
     SHORT_ANSWER_BYTES,
     THINKING_TOKENS,
     UNCOMPRESSED,
@@ -497,7 +498,8 @@ def _usage(response: Any) -> Usage:
     counts = response.usage_metadata
     if counts is None or counts.prompt_token_count is None or counts.candidates_token_count is None:
         return Usage()
-    return Usage(counts.prompt_token_count, counts.candidates_token_count + (counts.thoughts_token_count or 0))
+    read, written = counts.prompt_token_count, counts.candidates_token_count + (counts.thoughts_token_count or 0)
+    return Usage(read, written) if 0 <= min(read, written) <= max(read, written) <= MOST_TOKENS else Usage()
 
 
 @cache

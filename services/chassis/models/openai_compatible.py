@@ -18,6 +18,7 @@ from services.chassis.models.language import Answer, LanguageModelError, Prompt,
 from services.chassis.models.limiter import AskedToWaitError, CallLimiter, CallQuota, Cost
 from services.chassis.models.model_settings import LanguageSettings
 from services.chassis.models.structured import (
+    MOST_TOKENS,
     SHORT_ANSWER_BYTES,
     THINKING_TOKENS,
     UNCOMPRESSED,
@@ -35,7 +36,7 @@ _ATTEMPTS = 3
 _UNEXPLAINED_WAIT_SECONDS = 0.5
 _SHORTEST_WAIT_SECONDS = 0.05
 _LEASE_MARGIN_SECONDS = 10
-_COUNT = Annotated[int, Field(ge=0)]
+_COUNT = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 
 T = TypeVar("T")
 
@@ -157,6 +158,8 @@ class OpenAiLanguageModel:
             raise self._unavailable(f"asks to wait {error.seconds:.0f} seconds", error.seconds) from error
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._unavailable(f"gave no answer within {self._timeout:g} seconds") from error
+        except httpx2.DecodingError as error:
+            raise self._unavailable(f"gave an answer that cannot be taken: {error}") from error
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise self._unavailable(f"cannot be reached: {type(error).__name__}: {error}") from error
         except ValidationError as error:

@@ -19,6 +19,9 @@ THINKING_TOKENS = 2_048
 SHORT_ANSWER_BYTES = 1_000_000
 """More than a language model writes."""
 
+MOST_TOKENS = 1_000_000_000
+"""More than any call takes: a higher count is not one."""
+
 T = TypeVar("T")
 
 

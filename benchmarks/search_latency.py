@@ -56,7 +56,7 @@ READY_SECONDS = 60
 
 INDEX = """
 CREATE INDEX module_embeddings_file_chunk_embedding_1 ON module_embeddings_file_chunk
-    USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1
+    USING hnsw (embedding vector_cosine_ops) WITH (ef_construction = 200) WHERE space_id = 1
 """
 
 

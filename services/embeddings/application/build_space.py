@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.chassis.kernel.errors import CauceError, UnavailableError
+from services.chassis.models.failures import CallFailedError
 from services.chassis.models.space import EmbeddingSpace, Vector
 from services.embeddings.application.embed_texts import embed_texts
 from services.embeddings.application.lease import under_lease
@@ -54,7 +55,7 @@ class BuildSpace:
         embedder = self.open_embedder(batch.space)
         wanted, refused = self._in_parts(batch)
         made: list[tuple[UnmadeText, Vector]] = []
-        for (text, _), answer in zip(wanted, await embed_texts(embedder, [parts for _, parts in wanted]), strict=True):
+        for (text, _), answer in zip(wanted, await _embed(embedder, [parts for _, parts in wanted]), strict=True):
             if isinstance(answer, Failure):
                 refused = f"{batch.kind} {text.row_id}: {answer.code}: {answer.message}"
             else:
@@ -74,3 +75,13 @@ class BuildSpace:
             else:
                 wanted.append((text, parts))
         return wanted, refused
+
+
+async def _embed(embedder: DocumentEmbedder, texts: Sequence[Sequence[str]]) -> list[Vector | Failure]:
+    """As ``embed_texts``; where the model fails at some of them each time, one by one, and those are failures."""
+    try:
+        return await embed_texts(embedder, texts)
+    except CallFailedError as error:
+        if len(texts) == 1:
+            return [Failure(error.code, error.message)]
+    return [(await _embed(embedder, [parts]))[0] for parts in texts]

@@ -27,11 +27,17 @@ BEGIN
             EXECUTE format('DROP INDEX IF EXISTS %I', wanted.index_name);
         ELSIF to_regclass(quote_ident(wanted.index_name)) IS NULL THEN
             EXECUTE format(
-                'CREATE INDEX %I ON %I USING hnsw (embedding vector_cosine_ops) WHERE space_id = %s',
+                'CREATE INDEX %I ON %I USING hnsw (embedding vector_cosine_ops) WITH (ef_construction = 200)'
+                ' WHERE space_id = %s',
                 wanted.index_name,
                 wanted.table_name,
                 wanted.space_id
             );
+        ELSIF NOT EXISTS (
+            SELECT FROM pg_class
+            WHERE oid = to_regclass(quote_ident(wanted.index_name)) AND 'ef_construction=200' = ANY (reloptions)
+        ) THEN  -- for what is written from now on; a REINDEX finds better neighbours for the rest
+            EXECUTE format('ALTER INDEX %I SET (ef_construction = 200)', wanted.index_name);
         END IF;
     END LOOP;
     -- Where they cannot be relied on, all of them are built again soon, and outside of this transaction.

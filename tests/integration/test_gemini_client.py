@@ -271,6 +271,21 @@ async def test_provider_that_refuses_one_text_is_not_out(gemini: GeminiServer, e
     assert await embed_all(embedder, ["dos"]) == [1]
 
 
+async def test_call_that_is_asked_to_wait_each_time_while_others_are_answered_has_failed(
+    gemini: GeminiServer, embedder: GeminiEmbedder
+):
+    refusal = failure(429, *QUOTA, retry_info="0.05s")
+    gemini.then(*[refusal] * 10)
+    with pytest.raises(CallFailedError, match="asked to wait 10 times"):
+        await embed_all(embedder, ["uno"])
+
+    gemini.then(*[refusal] * 11)
+    with pytest.raises(UnavailableError, match="asks to wait") as caught:
+        await embed_all(embedder, ["uno"])
+    assert not isinstance(caught.value, CallFailedError)
+    assert await embed_all(embedder, ["uno"]) == [1]
+
+
 async def test_probe_that_is_asked_to_wait_tells_nothing(gemini: GeminiServer, embedder: GeminiEmbedder):
     gemini.then(*[failure(500, "INTERNAL")] * ATTEMPTS, failure(429, *QUOTA, retry_info="0.05s"))
     with pytest.raises(UnavailableError, match="asks to wait") as caught:

@@ -63,6 +63,8 @@ _ATTEMPTS = 4
 _SHORTEST_WAIT_SECONDS = 0.05
 _FIRST_UNEXPLAINED_WAIT_SECONDS = 1.0
 _LONGEST_UNEXPLAINED_WAIT_SECONDS = 30.0
+_MOST_REFUSALS = 10
+"""A call that is asked to wait so often may be one that no wait helps, such as one that is over the quota itself."""
 _LEASE_MARGIN_SECONDS = 5.0
 _TOKENS_PER_CALL = 20_000  # the documented bound of gemini-embedding-001 on Vertex
 _BYTES_PER_CALL = 3_500_000  # the service takes 4 MiB; the rest is for what wraps the texts
@@ -79,6 +81,10 @@ _GARBLED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 _FAULTS = (TimeoutError, httpx2.RequestError, errors.APIError, *_GARBLED)
 
 _T = TypeVar("_T")
+
+
+class _RefusedEachTimeError(Exception):
+    """The provider asked this call to wait too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,7 @@ class GeminiClient:
         Raises:
             UnavailableError: ``EMBEDDER_UNAVAILABLE`` or ``DESCRIBER_UNAVAILABLE``; with ``retry_after`` when the
                 provider asked for a longer wait than the deadline allows, or is out.
-            CallFailedError: as above, when the provider answers the probe.
+            CallFailedError: as above, or after ten refusals, when the provider answers the probe.
             InvalidInputError: ``MODEL_REJECTED_INPUT``, the same request will be refused again.
         """
         code = "DESCRIBER_UNAVAILABLE" if operation == "describe_image" else "EMBEDDER_UNAVAILABLE"
@@ -190,6 +196,10 @@ class GeminiClient:
             raise _asked_to_wait(code, model, error.seconds) from error
         except ProviderOutError as error:
             raise _out(code, model, error) from error
+        except _RefusedEachTimeError as error:
+            if probe is not None:
+                await self._require_well(code, model, probe)
+            raise CallFailedError(code, f"{model} asked to wait {_MOST_REFUSALS} times in a row") from error
         except _FAULTS as error:
             failure = _failure(code, model, error)
             if probe is not None:
@@ -217,9 +227,10 @@ class GeminiClient:
         Raises:
             AskedToWaitError: at once, when the wait would outlast the scope.
             ProviderOutError: at once, when the provider is out, or still is after a pause.
+            _RefusedEachTimeError: where there is a probe to find out what that means.
         """
         now = asyncio.get_running_loop().time
-        unexplained = 0
+        unexplained = refusals = 0
         while True:
             left = (scope.when() or math.inf) - now()
             if not self._settings.gemini_waits_count:
@@ -239,6 +250,9 @@ class GeminiClient:
                     if error.code not in {429, 503} or delay is None:
                         raise
                     count_refused(model)
+                    refusals += 1
+                    if probe is not None and refusals == _MOST_REFUSALS:
+                        raise _RefusedEachTimeError from error
                     await self._limiter.pause(model, max(delay, _SHORTEST_WAIT_SECONDS))
                 else:
                     slot.answered = True

@@ -1,7 +1,7 @@
 own_score + CASE
                WHEN place <= {candidates} AND characters < {neighbour_characters}::integer
                THEN {neighbour_weight}::float8 * coalesce(
-                   sum(own_score) OVER (
+                   sum(CASE WHEN characters < {neighbour_characters}::integer THEN own_score END) OVER (
                        PARTITION BY file_id ORDER BY position RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW
                    ),
                    0

@@ -21,7 +21,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
         search_candidates: how many each leg of a hybrid search brings to the fusion, at least.
         search_fusion: ``convex`` adds normalised scores, ``ranks`` adds reciprocal ranks.
         search_dense_weight: the share of the meaning in the fusion, 0 to 1.
-        search_neighbour_weight: what the passages before and after a short one count.
+        search_neighbour_weight: what the passages before and after a short one count, if they are short, too.
         search_rank_constant: of reciprocal ranks.
         search_timeout_seconds: for a connection, and for a statement.
         search_cached_queries: query vectors kept in memory, 3 kB each.

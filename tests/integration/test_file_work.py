@@ -126,6 +126,28 @@ async def test_a_lease_that_ran_out_spends_an_attempt_unless_the_database_was_aw
     assert (await world.claim_one()).attempts == 2
 
 
+async def test_files_whose_worker_ended_twice_are_taken_one_at_a_time(world: World) -> None:
+    await world.mirror.mark([uploaded(await store_file(world.source)) for _ in range(2)])
+    for _ in range(2):
+        assert len(await world.work.claim(2)) == 2
+        await world.expire_leases()
+
+    first = await world.claim_one()
+    assert await world.work.claim(2) == []
+    fresh = await store_file(world.source)
+    await world.mirror.mark([uploaded(fresh)])
+    assert (await world.claim_one()).file_id == fresh
+
+    # Its worker ends once more. The other one has waited longer, and stands alone with what that did.
+    await world.source.execute(
+        "UPDATE module_embeddings_files_file SET lease_expires_at = now() - interval '1 ms' WHERE file_id = $1",
+        first.file_id,
+    )
+    second = await world.claim_one()
+    assert second.file_id not in {first.file_id, fresh}
+    assert (first.attempts, second.attempts) == (3, 3)
+
+
 async def test_a_worker_that_lost_its_lease_writes_nothing(world: World) -> None:
     file_id = await store_file(world.source)
     await world.mirror.mark([uploaded(file_id)])

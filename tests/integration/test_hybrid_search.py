@@ -314,6 +314,18 @@ async def test_a_short_passage_leans_on_its_neighbours(tables: Index, search_poo
     assert order.index(("beside", 1)) < order.index(("alone", 0))
 
 
+async def test_a_short_passage_after_a_long_one_does_not_lean_on_it(tables: Index, search_pool: asyncpg.Pool) -> None:
+    space = await tables.add_space()
+    long = IndexedChunk("La bomba IGE12 está en la planta." + " Nada más." * 50, NORTH)
+    await tables.add_file(space, [IndexedChunk("La presión sube.", NORTH)], name="alone")
+    await tables.add_file(space, [long, IndexedChunk("La presión sube.", NORTH)], name="after")
+
+    found = await find(search_pool, space, "presión de la bomba IGE12", EAST)
+
+    scores = {match.file_name: match.fused_score for match in found.matches if match.text == "La presión sube."}
+    assert scores["after"] == scores["alone"]
+
+
 async def test_a_lexical_leg_that_fails_is_said_and_the_other_answers(tables: Index, search_pool: asyncpg.Pool) -> None:
     space = await tables.add_space()
     await tables.add_file(space, [IndexedChunk(BOMB, EAST)])

@@ -44,7 +44,7 @@ class Fusion:
 
     Attributes:
         dense_weight: 0 to 1, the share of the meaning; the words have the rest.
-        neighbour_weight: what the passages before and after count where a passage is shorter than
+        neighbour_weight: what the passages before and after count where they and the passage are shorter than
             ``neighbour_characters``: it leans on them for its context.
         rank_constant: of RANKS; 60 in Cormack, Clarke and Büttcher, SIGIR 2009.
     """

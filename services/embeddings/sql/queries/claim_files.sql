@@ -1,5 +1,6 @@
 -- Take up to $1 files that want work, each under a new lease of $2 seconds, at most $3 of them large: first those whose
--- lease ran out, then by turns. The next goes to the tenant with the fewest files in hand, among those with the longest
+-- lease ran out, then by turns. Of those whose worker ended twice one at a time, so that the one that ends workers takes
+-- no other along to its last attempt. The next goes to the tenant with the fewest files in hand, among those with the longest
 -- wait; of many tenants the first few after $4 are looked at. Each file comes with what the source of record says of it
 -- now, NULL where it has it no more.
 WITH RECURSIVE turn AS (
@@ -58,9 +59,21 @@ WITH RECURSIVE turn AS (
 ), expired AS (
     SELECT file_id, large, lease_expires_at
     FROM module_embeddings_files_file
-    WHERE status = 'PROCESSING' AND lease_expires_at < now() AND (NOT large OR $3 > 0)
+    WHERE status = 'PROCESSING' AND lease_expires_at < now() AND (NOT large OR $3 > 0) AND attempts < 2
     ORDER BY lease_expires_at
     LIMIT $1
+    FOR UPDATE SKIP LOCKED
+), suspect AS (
+    SELECT file_id, large, lease_expires_at
+    FROM module_embeddings_files_file
+    WHERE status = 'PROCESSING' AND lease_expires_at < now() AND (NOT large OR $3 > 0) AND attempts >= 2
+      AND NOT EXISTS (
+          SELECT
+          FROM module_embeddings_files_file
+          WHERE status = 'PROCESSING' AND lease_expires_at >= now() AND attempts > 2
+      )
+    ORDER BY lease_expires_at
+    LIMIT 1
     FOR UPDATE SKIP LOCKED
 ), pending AS (
     SELECT file.file_id, chosen.large, chosen.tenant_id, chosen.in_hand, file.available_at
@@ -81,6 +94,8 @@ WITH RECURSIVE turn AS (
                row_number() OVER (PARTITION BY large ORDER BY place, since) AS place_by_size
         FROM (
             SELECT file_id, large, 0 AS place, lease_expires_at AS since FROM expired
+            UNION ALL
+            SELECT file_id, large, 0, lease_expires_at FROM suspect
             UNION ALL
             SELECT file_id, large, in_hand + row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, file_id),
                    available_at

@@ -58,13 +58,13 @@ async def collect(client: CauceClient, screen: Screen, dataset: Dataset, documen
 
 
 def propose(scores: Scores, precision: float) -> Answer:
-    """The lowest threshold at which so much of what is left is relevant, and what it keeps.
+    """The lowest threshold, of four decimal places, at which so much of what is left is relevant, and what it keeps.
 
     Of the first ten answers to each question: another mixture of questions has another precision. ``min_score`` is None
     when no threshold brings it; ``precision`` is then the best that one brings.
     """
-    pairs = sorted(((score, True) for score in scores.relevant), reverse=True)
-    pairs = sorted([*pairs, *((score, False) for score in scores.irrelevant)], reverse=True)
+    pairs = [(score, True) for score in scores.relevant] + [(score, False) for score in scores.irrelevant]
+    pairs = sorted(((math.floor(score * 1e4) / 1e4, relevant) for score, relevant in pairs), reverse=True)
     right, best, chosen = 0, (0.0, 0), None
     for count, (score, relevant) in enumerate(pairs, start=1):
         right += relevant
@@ -77,7 +77,7 @@ def propose(scores: Scores, precision: float) -> Answer:
     if chosen is None:
         return {"min_score": None, "precision": round(best[0], 4), "kept": round(best[1] / max(1, found), 4)}
     score, reached, kept = chosen
-    return {"min_score": math.floor(score * 1e4) / 1e4, "precision": round(reached, 4), "kept": round(kept / found, 4)}
+    return {"min_score": score, "precision": round(reached, 4), "kept": round(kept / found, 4)}
 
 
 def distribution(scores: Sequence[float]) -> Answer | None:

@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from re import fullmatch
 from typing import Any, TypeAlias
 
 from cli.errors import CommandError
@@ -28,7 +29,12 @@ Grades: TypeAlias = dict[str, int]
 
 JSON_LINES = (".jsonl", ".ndjson")
 QUESTION_CHARACTERS_MAX = 2_000
-"""What a search takes: a set with a longer question is refused before anything of it is sent."""
+TURN_CHARACTERS_MAX = 4_000
+TURNS_MAX = 20
+"""What a search takes: a set with a longer question or history is refused before anything of it is sent."""
+
+GRADE_MAX = 100
+"""More than anybody judges by; nDCG doubles its weight with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +251,9 @@ def _read_beir(folder: Path, split: str) -> Dataset:
         if (number == 1 and row.startswith("query-id")) or not row.strip():
             continue
         fields = row.split("\t")
-        if len(fields) != 3 or not fields[2].lstrip("-").isdecimal():
-            raise _invalid("this is no judgement", where, "write query-id, corpus-id and score, with tabs between")
+        if len(fields) != 3 or not fullmatch(r"-?\d{1,3}", fields[2]) or int(fields[2]) > GRADE_MAX:
+            remedy = f"write query-id, corpus-id and a score up to {GRADE_MAX}, with tabs between"
+            raise _invalid("this is no judgement", where, remedy)
         question, document, grade = fields
         if question not in texts:
             raise _invalid(f"the question {question!r} is not in queries.jsonl", where, "add it, or remove the line")
@@ -270,8 +277,10 @@ def _read_json_lines(path: Path) -> Dataset:
             id_ = line.get("id", f"q{len(asked) + 1}")
             if not isinstance(id_, str):
                 raise _invalid("the id of a question is not a text", where, "write it in quotes")
-            history = tuple(_list(line, "history", where) if "history" in line else ())
-            asked.append((where, JudgedQuestion(id_, _text(line, "question", where), _relevant(line, where), history)))
+            question = JudgedQuestion(
+                id_, _text(line, "question", where), _relevant(line, where), _history(line, where)
+            )
+            asked.append((where, question))
         else:
             document = _json_document(line, where)
             builder.add_document(document, where)
@@ -296,14 +305,37 @@ def _json_document(line: Any, where: str) -> Document:
     return Document(id_, "", tuple(" ".join(passage.split()) for passage in passages))
 
 
+def _history(line: Any, where: str) -> tuple[Mapping[str, str], ...]:
+    turns = _list(line, "history", where) if "history" in line else []
+    sound = len(turns) <= TURNS_MAX and all(
+        isinstance(turn, dict)
+        and turn.keys() <= {"role", "text"}
+        and turn.get("role", "user") in ("user", "assistant")
+        and isinstance(turn.get("text"), str)
+        and 1 <= len(sanitise(turn["text"]).strip()) <= TURN_CHARACTERS_MAX
+        for turn in turns
+    )
+    if not sound:
+        remedy = (
+            f"write up to {TURNS_MAX} turns of 1 to {TURN_CHARACTERS_MAX} characters:"
+            ' {"role": "user", "text": "..."}, the role "user" or "assistant"'
+        )
+        raise _invalid("the history is not a list of turns", where, remedy)
+    return tuple({**turn, "text": sanitise(turn["text"])} for turn in turns)
+
+
 def _relevant(line: Any, where: str) -> Grades:
     relevant = line.get("relevant")
     if isinstance(relevant, list) and all(isinstance(id_, str) for id_ in relevant):
         return dict.fromkeys(relevant, 1)
-    if isinstance(relevant, dict) and all(isinstance(grade, int) and grade >= 0 for grade in relevant.values()):
+    if isinstance(relevant, dict) and all(
+        type(grade) is int and 0 <= grade <= GRADE_MAX for grade in relevant.values()
+    ):
         return relevant
     raise _invalid(
-        "relevant is neither a list of ids nor an object of ids and grades", where, 'write "relevant": ["id"]'
+        f"relevant is neither a list of ids nor an object of ids and grades from 0 to {GRADE_MAX}",
+        where,
+        'write "relevant": ["id"]',
     )
 
 

@@ -88,6 +88,8 @@ def test_the_proposed_threshold_is_the_lowest_with_the_precision() -> None:
     assert propose(scores, 1.0) == {"min_score": 0.9, "precision": 1.0, "kept": 0.5}
     assert propose(scores, 0.75) == {"min_score": 0.8, "precision": 0.75, "kept": 0.75}
     assert propose(scores, 0.5)["min_score"] == 0.5
+    close = Scores(relevant=[0.83449, 0.9], irrelevant=[0.83441])
+    assert propose(close, 1.0) == {"min_score": 0.9, "precision": 1.0, "kept": 0.5}
 
 
 def test_a_precision_that_no_threshold_brings_is_not_pretended() -> None:

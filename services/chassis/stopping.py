@@ -2,6 +2,7 @@
 
 From the signal on, what is in hand has ``shutdown_seconds``. Then tasks are cancelled and connections closed, each in
 bounded time. ``CLOSING_SECONDS`` later the process ends as it is: what it had under a lease is taken over after that.
+Who has done all of it ends by ``leave``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from services.chassis.observability.logs import get_logger
+from services.chassis.observability import flush, get_logger
 
 CLOSING_SECONDS = 3.0
 """From the end of ``shutdown_seconds`` to that of the process, in any case."""
@@ -79,3 +81,15 @@ def end_in_time(shutdown_seconds: float) -> None:
 def _end_as_it_is() -> None:
     _log.error("shutdown_overran", remedy="see what did not answer; what was in hand is taken over after its lease")
     os._exit(EXIT_STATUS)
+
+
+def leave() -> NoReturn:
+    """End the process with status 0 once what is gathered of telemetry is sent.
+
+    The end of the interpreter waits for threads without a limit, and in a part of it ``end_in_time`` has no clock.
+    """
+    try:
+        flush()
+        sys.stdout.flush()
+    finally:
+        os._exit(0)

@@ -9,7 +9,7 @@ from services.chassis.http.app import operations_app
 from services.chassis.http.server import serving_beside
 from services.chassis.observability import setup
 from services.chassis.start import saying_refusals
-from services.chassis.stopping import stop_at_signal
+from services.chassis.stopping import leave, stop_at_signal
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.settings import WorkerSettings
 
@@ -31,6 +31,7 @@ def main() -> None:
     setup("worker")
     with saying_refusals():
         asyncio.run(run(WorkerSettings()))
+    leave()
 
 
 if __name__ == "__main__":

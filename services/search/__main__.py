@@ -7,6 +7,7 @@ from dataclasses import replace
 from services.chassis.http.server import serve
 from services.chassis.observability import setup
 from services.chassis.start import saying_refusals
+from services.chassis.stopping import leave
 from services.search.bootstrap import build_app
 from services.search.settings import GeminiSettings, LanguageModelSettings, SearchSettings
 
@@ -18,6 +19,7 @@ def main() -> None:
         settings = SearchSettings()
         models = replace(GeminiSettings().model_settings(), language=LanguageModelSettings().language_settings())
         serve(build_app(settings, models), settings)
+    leave()
 
 
 if __name__ == "__main__":

@@ -90,6 +90,23 @@ def test_a_process_that_is_held_up_ends_with_a_line_and_a_status_of_its_own() ->
     assert json.loads(ended.stderr)["event"] == "shutdown_overran"
 
 
+LEFT = """
+import sys, threading
+from services.chassis.observability import setup
+from services.chassis.stopping import leave
+
+setup("test")
+threading.Thread(target=threading.Event().wait).start()
+print("all is done")
+leave()
+"""
+
+
+def test_a_process_that_has_done_all_ends_whatever_a_thread_of_it_still_waits_for() -> None:
+    ended = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "all is done\n", "")
+
+
 def test_a_process_ends_before_the_supervisor_kills_it() -> None:
     ((stop_signal, seconds),) = ProcessSpec.__dataclass_fields__["stop"].default
     assert stop_signal == signal.SIGTERM

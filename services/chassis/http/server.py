@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from services.chassis.observability import flush
 from services.chassis.settings import HttpSettings
 from services.chassis.stopping import end_in_time
 
@@ -54,6 +55,8 @@ class _Server(uvicorn.Server):
         with self.capture_signals():
             async with self._app.router.lifespan_context(self._app):
                 await self._serve(sockets)
+            # The signal is raised again next, and ends the process as it is.
+            flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:

@@ -100,7 +100,12 @@ async def test_a_technique_out_of_bounds_is_refused_with_its_name(database: Data
 
 GOOD = {
     "rewrite": {"question": "¿A qué presión abre la válvula PSV-204?"},
-    "multi_query": {"questions": ["Presión de apertura de la PSV-204", "¿Cuándo se revisa la bomba?", "Garantía"]},
+    "multi_query": {
+        "questions": [
+            *("Presión de apertura de la PSV-204", "¿Cuándo se revisa la bomba de la PSV-204?"),
+            "Garantía de la PSV-204",
+        ]
+    },
     "hyde": {"passage": "La válvula de seguridad abre a una presión de 12 bar."},
     "rerank": {"ranking": [4, 3, 2, 1]},
 }
@@ -255,7 +260,12 @@ BAD_ANSWERS: dict[str, tuple[Any, ...]] = {
         {"question": 7},
         {"pregunta": QUESTION},
     ),
-    "multi_query": ({"questions": []}, {"questions": [" ", QUESTION.upper(), "a" * 2_001]}, {"questions": QUESTION}),
+    "multi_query": (
+        {"questions": []},
+        {"questions": [" ", QUESTION.upper(), "a" * 2_001]},
+        {"questions": QUESTION},
+        {"questions": ["-", "--", "---"]},
+    ),
     "hyde": ({"passage": " \u0000"}, {"passage": "a" * 2_001}, {"passage": None}),
     "rerank": ({"ranking": []}, {"ranking": [0, 5, -1, 99]}, {"ranking": ["1"]}, {"ranking": [1.5]}),
 }

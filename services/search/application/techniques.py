@@ -15,7 +15,7 @@ from services.chassis.kernel.text import sanitise
 from services.chassis.models.language import Answer, LanguageModel, LanguageModelError, Prices, Prompt, Usage
 from services.search.domain.criteria import QUERY_MAX_CHARACTERS
 from services.search.domain.techniques import TechniqueName, TechniqueReport, TechniqueStatus, Turn
-from services.search.domain.words import keeps_the_point
+from services.search.domain.words import has_the_codes, keeps_the_point
 
 Shape = TypeVar("Shape")
 Value = TypeVar("Value")
@@ -109,14 +109,18 @@ class AskModel:
     async def variants(
         self, question: str, count: int, *, known: Collection[str]
     ) -> tuple[tuple[str, ...] | None, TechniqueReport]:
-        """At most ``count`` other wordings of the question, none of them twice and none that is ``known``."""
+        """At most ``count`` other wordings of the question, none of them twice and none that is ``known``.
+
+        Those that say nothing, or lose a code or a number, are left aside.
+        """
 
         def check(answer: Variants) -> tuple[tuple[str, ...], str | None]:
             texts: dict[str, str] = {}
             taken = {text.casefold() for text in known}
             for given in answer.questions:
                 text = " ".join(sanitise(given).split())
-                if text and len(text) <= QUERY_MAX_CHARACTERS and text.casefold() not in taken:
+                fits = len(text) <= QUERY_MAX_CHARACTERS and has_the_codes(question, text)
+                if fits and text.casefold() not in taken:
                     texts.setdefault(text.casefold(), text)
             kept = tuple(texts.values())[:count]
             if not kept:

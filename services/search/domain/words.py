@@ -33,9 +33,14 @@ def keeps_the_point(question: str, rewritten: str, *, context: Iterable[str]) ->
     context where the question has none.
     """
     asked, said = _content(question), _content(rewritten)
-    codes = {word for word in asked if _has_digit(word)}
     needed = asked or {word for text in context for word in _content(text)}
-    return codes <= said and bool(needed & said)
+    return has_the_codes(question, rewritten) and bool(needed & said)
+
+
+def has_the_codes(question: str, wording: str) -> bool:
+    """Whether another wording says something at all, and has every code and number of the question."""
+    said = _content(wording)
+    return bool(said) and {word for word in _content(question) if _has_digit(word)} <= said
 
 
 def _content(text: str) -> set[str]:

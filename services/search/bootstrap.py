@@ -29,6 +29,7 @@ from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.adapters.postgres.query_vectors import PostgresQueryVectors
 from services.search.adapters.postgres.resources import PostgresResourceIndex
 from services.search.adapters.postgres.spaces import PostgresSpaces
+from services.search.adapters.postgres.wordings import PostgresWordings
 from services.search.application.active_space import ActiveSpace
 from services.search.application.build_context import BuildContext
 from services.search.application.ports import QueryEmbedder
@@ -116,7 +117,8 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             language_model = build_language_model(models)
             if language_model is not None:
                 resources.push_async_callback(language_model.aclose)
-            retrieval = Retrieval(questions, AskModel(language_model, models.language.prices), fusion)
+            wordings = PostgresWordings(pool, timeout_seconds=timeout)
+            retrieval = Retrieval(questions, AskModel(language_model, wordings, models.language.prices), fusion)
             app.state.search_file_chunks = SearchFileChunks(retrieval, index)
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(pool, types, bounds, cached_characters=cached)

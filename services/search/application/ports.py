@@ -24,6 +24,7 @@ from services.search.domain.results import (
     ResourceMatch,
     StoredResource,
 )
+from services.search.domain.words import Wording
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,13 @@ class QueryEmbedder(Protocol):
 
     def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
         """The vectors of passages, in order, batch by batch. Raises UnavailableError."""
+
+
+class Wordings(Protocol):
+    """What texts say, by the rules that their words are found by."""
+
+    async def read(self, texts: Sequence[str]) -> list[Wording]:
+        """Each text with its words."""
 
 
 class StoredQueryVectors(Protocol):

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from services.chassis.kernel.text import sanitise
 from services.chassis.models.language import Answer, LanguageModel, LanguageModelError, Prices, Prompt, Usage
+from services.search.application.ports import Wordings
 from services.search.domain.criteria import QUERY_MAX_CHARACTERS
 from services.search.domain.techniques import TechniqueName, TechniqueReport, TechniqueStatus, Turn
 from services.search.domain.words import has_the_codes, keeps_the_point
@@ -46,6 +47,7 @@ _RANKING = _DATA + (
     'for nothing. Answer with JSON: {"ranking": [3, 1, ...]}'
 )
 _PASSAGE_CHARACTERS = 1_000
+_CONTEXT_CHARACTERS = 2_000
 _TOKENS_PER_NUMBER = 6
 
 
@@ -86,25 +88,28 @@ class AskModel:
     """The techniques' questions to the language model, if there is one."""
 
     model: LanguageModel | None
+    wordings: Wordings
     prices: Prices | None = None
 
     async def rewrite(self, question: str, history: Sequence[Turn]) -> tuple[str | None, TechniqueReport]:
         """The question as it reads without the history.
 
-        One that is too long, or that loses a code, a number or every word of what was asked, is refused.
+        One that is too long, or that loses a code, a number or half of the words of what was asked, is refused.
         """
-        said = [{"role": turn.speaker.value, "text": turn.text} for turn in history]
-
-        def check(answer: Rewriting) -> tuple[str, str | None]:
-            text = _text(answer.question)
-            if not keeps_the_point(question, text, context=[turn.text for turn in history]):
-                raise _UnusableError("the model's question has lost what was asked")
-            return text, None
-
         if not history:
             return None, skipped(TechniqueName.REWRITE, "there is no history")
+        said = [{"role": turn.speaker.value, "text": turn.text} for turn in history]
         prompt = _prompt("rewrite", _REWRITE, 300, history=said, question=question)
-        return await self._ask(TechniqueName.REWRITE, prompt, Rewriting, check)
+        text, report = await self._ask(
+            TechniqueName.REWRITE, prompt, Rewriting, lambda answer: (_text(answer.question), None)
+        )
+        if text is None:
+            return None, report
+        context = "\n".join(turn.text for turn in history)[-_CONTEXT_CHARACTERS:]
+        asked, rewritten, before = await self.wordings.read([question, text, context])
+        if not keeps_the_point(asked, rewritten, context=before):
+            return None, failed(report, "the model's question has lost what was asked")
+        return text, report
 
     async def variants(
         self, question: str, count: int, *, known: Collection[str]

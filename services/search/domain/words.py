@@ -1,14 +1,14 @@
-"""Which words of a question carry what it asks for, as far as that can be told without a dictionary."""
+"""Whether another wording of a question can ask for the same, as far as that can be told without a dictionary."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+(?:[-/.]\w+)*")  # a code like P-4711/B whole
-_STEM = 5  # letters; enough to take "presiones" for "presión"
 # Without accents: articles, pronouns, prepositions, conjunctions, question words, auxiliaries.
 _SPANISH = (
     "a al algo alguien algun alguna algunas alguno algunos ante aquel aquella aquello aqui asi aun cada como con "
@@ -26,38 +26,44 @@ _ENGLISH = (
 _FUNCTION_WORDS = frozenset(f"{_SPANISH} {_ENGLISH}".split())
 
 
-def keeps_the_point(question: str, rewritten: str, *, context: Iterable[str]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A text, and the words of it that are not among the commonest of any language, each with its forms."""
+
+    text: str
+    words: Mapping[str, frozenset[str]]
+
+    @property
+    def content(self) -> list[frozenset[str]]:
+        """The forms of each word that carries meaning."""
+        return [forms for word, forms in self.words.items() if _fold(word) not in _FUNCTION_WORDS]
+
+
+def keeps_the_point(question: Wording, rewritten: Wording, *, context: Wording) -> bool:
     """Whether a rewritten question may still ask the same.
 
-    It keeps every code and number of the question, and a word that carries meaning: one of the question's, or of the
-    context where the question has none.
+    It keeps every code and number of the question, and more than half of its words that carry meaning; where it has
+    none of all these, a word of the context.
     """
-    asked, said = _content(question), _content(rewritten)
-    needed = asked or {word for text in context for word in _content(text)}
-    return has_the_codes(question, rewritten) and bool(needed & said)
+    if not has_the_codes(question.text, rewritten.text):
+        return False
+    said = frozenset().union(*rewritten.content)
+    kept = [bool(forms & said) for forms in question.content]
+    if kept:
+        return 2 * sum(kept) > len(kept)
+    return bool(_codes(question.text)) or any(forms & said for forms in context.content)
 
 
 def has_the_codes(question: str, wording: str) -> bool:
     """Whether another wording says something at all, and has every code and number of the question."""
-    said = _content(wording)
-    return bool(said) and {word for word in _content(question) if _has_digit(word)} <= said
+    says = any(word not in _FUNCTION_WORDS for word in _WORD.findall(_fold(wording).replace("_", " ")))
+    return says and _codes(question) <= _codes(wording)
 
 
-def _content(text: str) -> set[str]:
-    content = set()
-    for token in _TOKEN.findall(_fold(text)):
-        words = _WORD.findall(token)
-        if _has_digit(token):
-            content.add("".join(words))
-        else:
-            content |= {word[:_STEM] for word in words if word not in _FUNCTION_WORDS}
-    return content
+def _codes(text: str) -> set[str]:
+    return {"".join(_WORD.findall(token)) for token in _TOKEN.findall(_fold(text)) if any(map(str.isdigit, token))}
 
 
 def _fold(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-
-
-def _has_digit(text: str) -> bool:
-    return any(letter.isdigit() for letter in text)

@@ -84,6 +84,11 @@ async def test_question_and_passage_of_the_same_words_have_different_vectors(emb
     assert 0.5 < float(passage @ question) < 0.9999
 
 
+async def test_a_passage_alone_has_the_vector_that_it_has_among_others(embedder: Embedder):
+    (_, passage, _) = await embed(embedder, PASSAGES)
+    assert await embedder.embed_passage(PASSAGES[1]) == pytest.approx(passage, abs=1e-4)
+
+
 async def test_no_texts_give_no_batches(embedder: Embedder):
     assert [batch async for batch in embedder.embed_documents([])] == []
 
@@ -97,6 +102,8 @@ async def test_unembeddable_text_is_refused_before_anything_is_embedded(
         await anext(batches)
     with pytest.raises(ValueError, match=r"blank|NUL|surrogates"):
         await embedder.embed_query(bad)
+    with pytest.raises(ValueError, match=r"blank|NUL|surrogates"):
+        await embedder.embed_passage(bad)
     assert gemini.requests == []
 
 

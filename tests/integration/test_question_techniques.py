@@ -266,7 +266,7 @@ BAD_ANSWERS: dict[str, tuple[Any, ...]] = {
         {"questions": QUESTION},
         {"questions": ["-", "--", "---"]},
     ),
-    "hyde": ({"passage": " \u0000"}, {"passage": "a" * 2_001}, {"passage": None}),
+    "hyde": ({"passage": " \u0000"}, {"passage": "a" * 2_001}, {"passage": None}, {"passage": "漢" * 2_000}),
     "rerank": ({"ranking": []}, {"ranking": [0, 5, -1, 99]}, {"ranking": ["1"]}, {"ranking": [1.5]}),
 }
 

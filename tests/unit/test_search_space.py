@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -41,7 +40,7 @@ class CountingEmbedder:
         self.answers = asyncio.Event()
         self.answers.set()
 
-    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
+    async def embed_passage(self, text: str) -> Vector:
         raise AssertionError("no passage is embedded here")
 
     async def embed_query(self, text: str) -> Vector:

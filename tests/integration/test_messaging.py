@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from asyncpg.exceptions._base import DataError as AsyncpgArgumentError
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -20,6 +22,7 @@ from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import Topic
 from services.chassis.messaging import intake as intake_module
 from services.chassis.messaging import relay as relay_module
+from services.chassis.messaging.fetch import fetch
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.messaging.outbox import append_events, new_event
@@ -353,18 +356,101 @@ async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(
     assert dict(letter.headers)["dead_letter_reason"] == b"INVALID_ENVELOPE"
 
 
-async def test_a_handled_batch_is_not_given_again_to_the_next_member(settings: KafkaSettings, topic: Topic) -> None:
+class NotUtf8(str):
+    """A header's name that the client sends, and cannot read."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+async def publish_in_one(
+    settings: KafkaSettings, topic: Topic, partition: int, *records: Event | None, compression: str | None = None
+) -> None:
+    """Publish the events to the partition in one batch; None is a record that cannot be decoded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aiokafka.producer.message_accumulator.DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
+        async with AIOKafkaProducer(**client_options(settings), compression_type=compression) as producer:
+            batch = producer.create_batch()
+            for record in records:
+                headers = [(name, text.encode()) for name, text in record.headers().items()] if record else []
+                value, bad = (record.value(), []) if record else (b"secret", [(NotUtf8("name"), b"x")])
+                batch.append(timestamp=None, key=None, value=value, headers=headers + bad)
+            await (await producer.send_batch(batch, topic.name, partition=partition))
+
+
+async def test_records_that_cannot_be_decoded_are_set_aside_and_all_others_are_handled_once(
+    settings: KafkaSettings, topic: Topic
+) -> None:
     dead = Topic(f"{topic.name}.dead", partitions=1)
+    received = Received()
+    await publish_in_one(settings, topic, 0, event(1), None, event(2), None, None, event(3))
+    await publish_in_one(settings, topic, 1, *(event(number) for number in range(11, 21)))
+    intake = intake_of(settings, topic, received, dead)
 
-    first, second = Received(), Received()
+    async with running(intake):
+        letters = await read(settings, dead, 3)
+        await eventually(lambda: len(received.events) == 13)
+        await publish_in_one(settings, topic, 1, None, event(21), compression="zstd")
+        await publish_in_one(settings, topic, 0, event(4))
+        letters += await read(settings, dead, 4)
+        await eventually(lambda: len(received.events) == 15)
+        assert intake.fault() is None
+
+    assert sorted(received.ids()) == [1, 2, 3, 4, *range(11, 22)]
+    assert [number for number in received.ids() if number < 10] == [1, 2, 3, 4]
+    said = [{name: value.decode() for name, value in letter.headers} for letter in letters[3:]]
+    places = [(one["dead_letter_partition"], one["dead_letter_offset"]) for one in said]
+    assert places == [("0", "1"), ("0", "3"), ("0", "4"), ("1", "10")]
+    for one, letter in zip(said, letters[3:], strict=True):
+        assert (one["dead_letter_reason"], one["dead_letter_left"]) == ("UNDECODABLE", "unknown")
+        assert "UnicodeDecodeError" in one["dead_letter_detail"]
+        assert (letter.key, letter.value) == (None, b"")
+
+
+async def test_an_intake_that_gets_no_further_says_so(
+    settings: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_module, "STALLED_SECONDS", 1.0)
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    held, received = asyncio.Event(), Received()
+
+    async def hold(events: Sequence[Event]) -> None:
+        await held.wait()
+        await received(events)
+
+    intake = intake_of(settings, topic, hold, dead)
+    async with running(intake):
+        await eventually(lambda: intake.fault() is None)
+        await publish(settings, topic, event(1))
+        await eventually(lambda: "stands at 0, 1 records behind" in str(intake.fault()))
+        held.set()
+        await eventually(lambda: intake.fault() is None)
+        assert received.ids() == [1]
+
+
+async def test_what_was_taken_is_given_again_to_the_next_member_unless_it_was_handled(
+    settings: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = Topic(f"{topic.name}.dead", partitions=1)
+    received, faults = Received(), [KafkaError("no more")]
+
+    async def end_with_the_second(
+        kafka: KafkaSettings, consumer: AIOKafkaConsumer, limit: int
+    ) -> Sequence[ConsumerRecord]:
+        records = await fetch(kafka, consumer, limit)
+        if records and received.events and faults:
+            raise faults.pop()
+        return records
+
+    monkeypatch.setattr(intake_module, "fetch", end_with_the_second)
+    intake = intake_of(settings, topic, received, dead)
     await publish(settings, topic, event(1))
-    async with running(intake_of(settings, topic, first, dead)):
-        await eventually(lambda: first.ids() == [1])
-    await publish(settings, topic, event(2))
-    async with running(intake_of(settings, topic, second, dead)):
-        await eventually(lambda: 2 in second.ids())
-
-    assert second.ids() == [2]
+    async with running(intake):
+        await eventually(lambda: received.ids() == [1])
+        await publish(settings, topic, event(2))
+        await eventually(lambda: "no more" in str(intake.fault()))
+        await eventually(lambda: received.ids() == [1, 2])
+        await eventually(lambda: intake.fault() is None)
 
 
 @pytest.fixture

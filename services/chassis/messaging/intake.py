@@ -1,8 +1,8 @@
 """Consumes topics fast: a batch is one call of a handler that writes the database, then one commit of offsets.
 
 Records are taken raw and parsed here, so that one bad record goes to the dead-letter topic and the rest of its batch
-goes on. Offsets are committed only after the handler's transaction; while the database is away the batch waits.
-So every event is handled at least once, and the handler must not mind a repetition.
+goes on. The offsets of a batch, and no others, are committed after the handler's transaction; while the database is
+away it waits. So every event is handled at least once, and the handler must not mind a repetition.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from math import inf
-from typing import TypeAlias
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, MessageSizeTooLargeError
 from faststream import AckPolicy
-from faststream.kafka import KafkaBroker, KafkaMessage
-from faststream.kafka.message import KafkaAckableMessage
+from faststream.kafka import KafkaBroker
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 from opentelemetry import metrics, propagate, trace
 
 from contracts.events import dead_letters
 from contracts.events.envelope import Event, MalformedEventError, read_event
 from contracts.events.topics import DEAD_LETTERS, Topic
+from services.chassis.messaging.fetch import Record, UndecodableRecord, fetch
 from services.chassis.messaging.kafka import client_options, ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres.faults import DATABASE_AWAY, NOT_MIGRATED, schema_missing
 from services.chassis.settings import KafkaSettings
-from services.chassis.stopping import pause
+from services.chassis.stopping import end, pause
 
 BATCH = 500
 FINISH_SECONDS = 0.8
 """For the batch in hand at the end; one that is cut off is handled again."""
+POLL_SECONDS = 0.05
 MEASURE_SECONDS = 5.0
+STALLED_SECONDS = 30.0
+"""Without an end of what is in hand, or without a record of a partition that has some, before that is a fault."""
 KEPT_KEY_BYTES = 1024
 """The longest key that is kept of a record that is too large to be kept whole."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-Record: TypeAlias = ConsumerRecord
 Handler = Callable[[Sequence[Event]], Awaitable[None]]
 
 _log = get_logger(__name__)
@@ -84,26 +85,24 @@ class Intake:
         self._producer: AIOKafkaProducer  # made by each session
         self._fault: str | None = "not started"
         self._obstacle: str | None = None
+        self._stuck: str | None = None
         self._in_hand: dict[TopicPartition, Record] = {}
+        self._has_more = False
+        self._passed: dict[TopicPartition, tuple[int, float]] = {}
+        self._last_progress = time.monotonic()
+        self._is_leaving = False
         self._broker = KafkaBroker(
             kafka.kafka_bootstrap,
             security=_security(kafka),
             allow_auto_create_topics=False,
-            graceful_timeout=FINISH_SECONDS,
             logger=None,
         )
         self._subscriber = self._broker.subscriber(
             *(topic.name for topic in topics),
             group_id=group_id,
-            batch=True,
-            max_records=BATCH,
-            batch_timeout_ms=100,
             auto_offset_reset="earliest",
             ack_policy=AckPolicy.MANUAL,
-            parser=self._wrap_raw,
-            decoder=_no_body,
         )
-        self._subscriber(self._on_batch)
 
     async def run(self) -> None:
         """Consume until cancelled. A broker that is away is waited for."""
@@ -121,15 +120,7 @@ class Intake:
         try:
             await self._producer.start()
             await self._broker.start()
-            while True:
-                consumer = self._subscriber.consumer
-                assigned = consumer.assignment() if consumer is not None else set()
-                self._fault = None if assigned else "no partitions assigned yet"
-                if consumer is not None:
-                    with suppress(KafkaError, TimeoutError):
-                        async with asyncio.timeout(MEASURE_SECONDS):
-                            await self._measure(consumer, assigned)
-                await pause(1.0)
+            await self._watch(self._subscriber.consumer)
         finally:
             try:
                 await self._broker.stop()
@@ -137,16 +128,56 @@ class Intake:
                 await self._producer.stop()
 
     def fault(self) -> str | None:
-        """Why nothing is consumed now, None when the intake works."""
-        return self._obstacle or self._fault
+        """Why nothing is consumed now, or not all, None when the intake works."""
+        if fault := self._obstacle or self._fault or self._stuck:
+            return fault
+        waited = time.monotonic() - self._last_progress
+        return f"stalled for {waited:.0f} s" if waited > STALLED_SECONDS else None
+
+    async def _watch(self, consumer: AIOKafkaConsumer) -> None:
+        """Consume, and measure that, until cancelled. At the end the batch in hand has a little time."""
+        self._is_leaving = False
+        self._in_hand.clear()
+        consuming = asyncio.create_task(self._consume(consumer))
+        try:
+            while not consuming.done():
+                with suppress(KafkaError, TimeoutError):
+                    async with asyncio.timeout(MEASURE_SECONDS):
+                        await self._measure(consumer, consumer.assignment())
+                await pause(1.0)
+            consuming.result()
+        finally:
+            self._is_leaving = True
+            await asyncio.wait({consuming}, timeout=FINISH_SECONDS)
+            await end(consuming)
+
+    async def _consume(self, consumer: AIOKafkaConsumer) -> None:
+        while not self._is_leaving:
+            records = await fetch(self._kafka, consumer, BATCH)
+            self._has_more = len(records) == BATCH
+            if records:
+                await self._take(consumer, records)
+            else:
+                await pause(POLL_SECONDS)
+            self._last_progress = time.monotonic()
+            self._fault = None if consumer.assignment() else "no partitions assigned yet"
 
     async def _measure(self, consumer: AIOKafkaConsumer, assigned: Collection[TopicPartition]) -> None:
         """Show how far this member is behind in its partitions, and how many dead letters are kept."""
         behind: Counter[str] = Counter()
-        for partition, end in (await consumer.end_offsets(assigned)).items() if assigned else ():
+        passed: dict[TopicPartition, tuple[int, float]] = {}
+        stuck: str | None = None
+        for partition, end_offset in (await consumer.end_offsets(assigned)).items() if assigned else ():
             first = self._in_hand.get(partition)
             handled = first.offset if first is not None else await consumer.position(partition)
-            behind[partition.topic] += max(0, end - handled)
+            left = max(0, end_offset - handled)
+            behind[partition.topic] += left
+            before, since = self._passed.get(partition, (None, 0.0))
+            passed[partition] = handled, since if left and handled == before else time.monotonic()
+            # With a full batch in hand it may be one that waits for its turn.
+            if time.monotonic() - passed[partition][1] > STALLED_SECONDS and not self._has_more:
+                stuck = f"{partition.topic}/{partition.partition} stands at {handled}, {left} records behind"
+        self._passed, self._stuck = passed, stuck
         for topic in self._topics:
             times = (first.timestamp for first in self._in_hand.values() if first.topic == topic.name)
             _lag_gauge.set(behind[topic.name], {"topic": topic.name})
@@ -155,9 +186,8 @@ class Intake:
         begins, ends = await consumer.beginning_offsets(letters), await consumer.end_offsets(letters)
         _kept_gauge.set(sum(ends.values()) - sum(begins.values()))
 
-    async def _on_batch(self, message: KafkaMessage) -> None:
-        """Take a batch to its end. Nothing may be raised from here: FastStream would go on past the batch."""
-        records: Sequence[Record] = message.raw_message
+    async def _take(self, consumer: AIOKafkaConsumer, records: Sequence[Record]) -> None:
+        """Take a batch to its end."""
         for record in records:
             self._in_hand.setdefault(TopicPartition(record.topic, record.partition), record)
         events: list[tuple[Record, Event]] = []
@@ -168,14 +198,16 @@ class Intake:
                 await self._set_aside(record, error.reason, str(error))
         if events:
             await self._apply(events)
+        try:
+            await consumer.commit({TopicPartition(one.topic, one.partition): one.offset + 1 for one in records})
+        except (CommitFailedError, IllegalStateError) as error:
+            # Partitions went to another member, who takes these again; what we keep starts at what is committed.
+            _log.info("offsets_not_committed", error=type(error).__name__, records=len(records))
         self._in_hand.clear()
-        await message.ack()
-
-    async def _wrap_raw(self, records: Sequence[Record]) -> KafkaAckableMessage:
-        """Wrap the records without decoding a header: one that is not UTF-8 must not cost the batch."""
-        return KafkaAckableMessage(body=b"", raw_message=tuple(records), headers={}, consumer=self._subscriber.consumer)
 
     def _read(self, record: Record) -> Event:
+        if isinstance(record, UndecodableRecord):
+            raise MalformedEventError("UNDECODABLE", f"{type(record.fault).__name__}: {record.fault}")
         event = read_event(record.headers, record.value)
         if str(event.type) not in self._known_types():
             raise MalformedEventError("UNKNOWN_TYPE", f"no consumer for events of type {event.type}")
@@ -185,7 +217,7 @@ class Intake:
         """Handle the events together; when one of them cannot be handled, each by itself."""
         try:
             await self._handle_patiently([event for _, event in events])
-        except Exception as error:  # noqa: BLE001 - FastStream would go on past a batch whose handler raises
+        except Exception as error:  # noqa: BLE001 - whatever it was, the others of the batch go on
             if len(events) == 1:
                 await self._set_aside(events[0][0], "UNPROCESSABLE", f"{type(error).__name__}: {error}")
                 return
@@ -198,6 +230,7 @@ class Intake:
             try:
                 await self._handle([_within(span, event) for span, event in zip(spans, events, strict=True)])
                 _consumed.add(len(events))
+                self._last_progress = time.monotonic()
                 self._obstacle = None
                 return
             except (*DATABASE_AWAY, *NOT_MIGRATED) as error:
@@ -225,6 +258,8 @@ class Intake:
             dead_letters.OFFSET: str(record.offset),
             dead_letters.TIME: str(int(time.time() * 1000)),
         }
+        if isinstance(record, UndecodableRecord):
+            origin[dead_letters.LEFT] = dead_letters.UNKNOWN
         kept = list(record.headers)
         # The client refuses a record with neither key nor value, which a broker may hold.
         key, value = record.key, b"" if record.value is None and record.key is None else record.value
@@ -244,6 +279,7 @@ class Intake:
                 _log.warning("dead_letter_waits_for_broker", error=str(error))
                 await pause(delay)
         self._obstacle = None
+        self._last_progress = time.monotonic()
         _dead.add(1, {"reason": reason})
         _log.warning("dead_letter", reason=reason, detail=detail, topic=record.topic, offset=record.offset)
 
@@ -258,11 +294,6 @@ def _within(span: trace.Span, event: Event) -> Event:
 def _delays() -> Iterator[float]:
     """Seconds to wait after each failed try, for as long as it takes."""
     return chain(RETRY_SECONDS, repeat(RETRY_SECONDS[-1]))
-
-
-async def _no_body(_: KafkaMessage) -> bytes:
-    """The handler reads the raw records; there is no body to decode."""
-    return b""
 
 
 def _security(kafka: KafkaSettings) -> BaseSecurity | None:

@@ -30,7 +30,7 @@ class ReplayDeadLetter:
         if not letter.is_whole:
             raise ConflictError(
                 "NOT_REPLAYABLE",
-                "what the record held was too large to be kept here",
+                "what the record held is not kept here: it was too large, or could not be decoded",
                 where=str(place),
                 remedy="have whoever published it publish it again, or run `cauce sweep`",
             )

@@ -51,7 +51,7 @@ class DeadLetter:
         origin: where it came from, None when the record does not say: then it cannot be sent again.
         headers: those that it came with.
         key, value: as they came.
-        is_whole: False where the value and the headers were too large to be kept.
+        is_whole: False where the value and the headers are not kept: too large, or not to be decoded.
     """
 
     place: Place

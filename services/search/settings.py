@@ -34,7 +34,7 @@ class SearchSettings(HttpSettings, ResourceTypeSettings):
 
     search_database_url: str
     search_pool_size: int = Field(default=10, ge=1, le=500)
-    search_ef_search: int = Field(default=200, ge=10, le=1_000)
+    search_ef_search: int = Field(default=300, ge=10, le=1_000)
     search_exact_up_to: int = Field(default=2_000, ge=0)
     search_mode: Literal["hybrid", "semantic"] = "hybrid"
     search_candidates: int = Field(default=50, ge=10, le=250)

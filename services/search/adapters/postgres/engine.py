@@ -18,7 +18,7 @@ from services.search.domain.criteria import FileChunkSearchCriteria, ResourceSea
 from services.search.domain.fusion import Fusion, is_code
 from services.search.domain.results import Legs, Strategy
 
-EF_SEARCH_DEFAULT = 200
+EF_SEARCH_DEFAULT = 300
 EF_SEARCH_MAX = 1_000  # pgvector's
 
 

@@ -18,7 +18,7 @@ LEXICAL_READ_MAX = 100_000
 READ_FOR_A_SCORE = 30
 """How many matches are read from the index of words in the time that scoring a text by itself takes."""
 
-THINNED_OUT = 3
+THINNED_OUT = 5
 """How many times the candidates a walk for meaning alone goes on for, where a filter thins it out."""
 
 

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,3 +135,26 @@ def test_texts_joined_by_a_line_end_count_their_sum(one: str, other: str) -> Non
 def test_no_text_counts_more_than_its_bytes(text: str) -> None:
     cleaned = text.encode(errors="replace").decode()
     assert 0 <= count_tokens(cleaned) <= len(cleaned.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("VCC GND TXD RXD SCL SDA MOSI MISO NRST VDDA VSSA", 23),
+        ("xkcd qwrtz bcdfg hjklm npqrs", 16),
+        ("UNA PARED DE PIEDRA CALIZA", 9),
+        ("THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG", 18),
+        ("kWh MHz GHz mA mV kPa", 9),
+        ("strč prst skrz krk", 7),
+        (
+            "ATENCIÓN: LA VÁLVULA PSV ABRE A LA PRESIÓN DE TARADO. DESCONECTE VCC GND TXD RXD SCL SDA MOSI MISO NRST"
+            " VDDA VSSA ANTES DE ABRIR.",
+            56,
+        ),
+    ],
+)
+def test_capitals_and_words_without_vowels_count_no_less_than_the_tokens_of_a_real_model(
+    text: str, tokens: int
+) -> None:
+    """The tokens are those of XLM-R."""
+    assert tokens <= count_tokens(text) < 3 * tokens

@@ -58,13 +58,21 @@ class ShutdownSettings(CauceSettings):
     shutdown_seconds: float = Field(default=8.0, ge=0, description="time to finish what is in hand at SIGTERM")
 
 
-class HttpSettings(ShutdownSettings):
-    """Where an HTTP service listens, whom it serves, and where the three services are reached from outside.
+class ListenSettings(ShutdownSettings):
+    """Where a process listens, and how long it bears with callers."""
+
+    host: str = "127.0.0.1"
+    caller_idle_seconds: float = Field(
+        default=30.0, gt=0, description="a connection ends whose caller takes nothing of an answer so long, or twice it"
+    )
+
+
+class HttpSettings(ListenSettings):
+    """What an HTTP service serves whom, and where the three services are reached from outside.
 
     ``scratch_tenants`` lets callers work in scratch tenants beside the stack's own, as ``cauce eval`` does.
     """
 
-    host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     tenant: str | None = None
     scratch_tenants: bool = False

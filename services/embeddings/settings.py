@@ -11,8 +11,8 @@ from services.chassis.settings import (
     GeminiSettings,
     HttpSettings,
     KafkaSettings,
+    ListenSettings,
     ResourceTypeSettings,
-    ShutdownSettings,
 )
 
 
@@ -23,7 +23,7 @@ class ReaderSettings(CauceSettings):
     pdf_reader: Literal["pymupdf", "pdfium"] = "pymupdf"
 
 
-class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings, ShutdownSettings):
+class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings, ListenSettings):
     """Settings of a worker, each as ``CAUCE_<NAME>``."""
 
     embeddings_database_url: str
@@ -40,7 +40,6 @@ class WorkerSettings(GeminiSettings, ResourceTypeSettings, ReaderSettings, Shutd
     lease_seconds: float = Field(default=30.0, gt=0, description="a dead worker's work is taken over after this")
     max_attempts: int = Field(default=5, ge=1)
     poll_seconds: float = Field(default=0.25, gt=0)
-    host: str = "127.0.0.1"
     worker_port: int | None = Field(default=None, ge=1, le=65_535, description="for /health and /metrics; none without")
 
 

@@ -22,7 +22,7 @@ async def run(settings: WorkerSettings) -> None:
         worker = await stack.enter_async_context(build_worker(settings))
         if settings.worker_port is not None:
             app = operations_app("Cauce worker", lambda: {"worker": worker.fault}, worker.waits)
-            await stack.enter_async_context(serving_beside(app, settings.host, settings.worker_port))
+            await stack.enter_async_context(serving_beside(app, settings, settings.worker_port))
         await worker.run(stop)
 
 

@@ -122,6 +122,7 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         retry=RetryFile(files),
         upload_slots=Slots("uploads", settings.max_uploads),
         stream_slots=Slots("open streams", settings.max_event_streams),
+        download_slots=Slots("downloads", settings.max_downloads),
         idle_seconds=idle_seconds,
         poll_seconds=settings.status_poll_seconds,
         embeddings_url=settings.embeddings_url,

@@ -21,4 +21,5 @@ class FilesSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
     database_statement_seconds: float = Field(default=30.0, gt=0, description="the longest that a statement may take")
     max_uploads: int = Field(default=32, ge=1, description="uploads at once; each takes about 20 MiB of memory")
     max_event_streams: int = Field(default=200, ge=1, description="open streams of status at once")
+    max_downloads: int = Field(default=100, ge=1, description="files that are sent at once")
     status_poll_seconds: float = Field(default=0.5, gt=0, description="how often a stream looks for a change")

@@ -16,6 +16,7 @@ import httpx2
 import uvicorn
 from fastapi import FastAPI
 
+from services.chassis.http.connection import ServerConfig
 from services.files.bootstrap import build_app
 from services.files.settings import FilesSettings
 from tests.support.postgres import Database
@@ -117,16 +118,17 @@ async def running_files(database: Database, folder: Path, **changes: Any) -> Asy
 @asynccontextmanager
 async def running_app(app: FastAPI) -> AsyncIterator[str]:
     """An application on a socket of this process's loop: its address. Stopped at the end."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2))
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        await eventually(lambda: _true(server.started or serving.done()))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            app.state.stopping = True
-            server.should_exit = True
-            await serving
+    async with app.router.lifespan_context(app):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = uvicorn.Server(ServerConfig(app, app.state.http_settings, timeout_graceful_shutdown=2))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            await eventually(lambda: _true(server.started or serving.done()))
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                app.state.stopping = True
+                server.should_exit = True
+                await serving
 
 
 class Link:

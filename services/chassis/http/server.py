@@ -12,13 +12,16 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+<<<<<<< Updated upstream
 from services.chassis.observability import flush
 from services.chassis.settings import HttpSettings
+=======
+from services.chassis.http.connection import ServerConfig
+from services.chassis.settings import HttpSettings, ListenSettings
+>>>>>>> Stashed changes
 from services.chassis.stopping import end_in_time
 
 PROBE_SECONDS = 1
-KEEP_ALIVE_SECONDS = 75
-"""Longer than clients keep a connection that they do not use: who closes it first may cut off the other's request."""
 
 
 def serve(app: FastAPI, settings: HttpSettings) -> None:
@@ -26,15 +29,8 @@ def serve(app: FastAPI, settings: HttpSettings) -> None:
 
     What the application raises at its start comes out of here.
     """
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    config = ServerConfig(
+        app, settings, port=settings.port, timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds)
     )
     with suppress(KeyboardInterrupt):
         _Server(config, app, settings.shutdown_seconds).run()
@@ -66,18 +62,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving_beside(app: FastAPI, host: str, port: int) -> AsyncIterator[None]:
+async def serving_beside(app: FastAPI, settings: ListenSettings, port: int) -> AsyncIterator[None]:
     """Serve for the time of the context, beside what else the process does. A port that is taken ends the process."""
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=PROBE_SECONDS,
-    )
-    server = _Guest(config)
+    server = _Guest(ServerConfig(app, settings, port=port, timeout_graceful_shutdown=PROBE_SECONDS))
     serving = asyncio.create_task(server.serve())
     try:
         yield

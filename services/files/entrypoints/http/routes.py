@@ -62,6 +62,7 @@ class FilesSurface:
     retry: RetryFile
     upload_slots: Slots
     stream_slots: Slots
+    download_slots: Slots
     idle_seconds: float
     poll_seconds: float
     embeddings_url: str | None
@@ -231,7 +232,7 @@ async def put_content(file_id: int, request: Request, scope: CallerScope, files:
 )
 async def get_content(file_id: int, scope: CallerScope, files: Surface) -> ContentResponse:
     """The bytes of a file, under its declared media type."""
-    return ContentResponse(*await files.read(scope, file_id))
+    return ContentResponse(*await files.read(scope, file_id), files.download_slots)
 
 
 @router.get("/{file_id}/pages/{number}.png", status_code=307, response_class=RedirectResponse)

@@ -70,13 +70,26 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-class ContentResponse(StreamingResponse):
+class _Held(StreamingResponse):
+    """An answer that holds a place until it is sent or its caller hangs up."""
+
+    def __init__(self, body: AsyncIterator[str] | AsyncIterator[bytes], slots: Slots, headers: dict[str, str]) -> None:
+        super().__init__(body, headers=headers)
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._slots.take():
+            await super().__call__(scope, receive, send)
+
+
+class ContentResponse(_Held):
     """A file's bytes, to be saved and never to be shown as a page of this service."""
 
-    def __init__(self, file: File, content: StoredContent, body: AsyncIterator[bytes]) -> None:
+    def __init__(self, file: File, content: StoredContent, body: AsyncIterator[bytes], slots: Slots) -> None:
         super().__init__(
             body,
-            headers={
+            slots,
+            {
                 "Content-Type": file.declared_media_type,
                 "Content-Length": str(content.size_bytes),
                 "Content-Disposition": content_disposition(file.name),
@@ -92,16 +105,10 @@ def content_disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-class EventStream(StreamingResponse):
-    """Server-sent events; holds a place for as long as it is open."""
+class EventStream(_Held):
+    """Server-sent events."""
 
     media_type = "text/event-stream"
 
     def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
-        super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        self._slots = slots
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events until they end or the caller hangs up."""
-        with self._slots.take():
-            await super().__call__(scope, receive, send)
+        super().__init__(events, slots, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

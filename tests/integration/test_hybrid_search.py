@@ -38,7 +38,7 @@ BOMB = "La bomba IGE12 con referencia P-4711/B mide la presión por vía_3. No l
 
 
 def index_over(search_pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(search_pool, Bounds(ef_search=200, exact_up_to=exact_up_to, timeout_seconds=20))
+    return PostgresFileChunkIndex(search_pool, Bounds(ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20))
 
 
 async def find(

@@ -21,7 +21,7 @@ from services.chassis.models.space import Vector
 from services.chassis.postgres.migrations import migrate
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
-from services.search.adapters.postgres.engine import Bounds, SearchRun
+from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds, SearchRun
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
 from services.search.adapters.postgres.legs import Plan, Size
 from services.search.application.ports import Question
@@ -38,7 +38,9 @@ BOMB = "La bomba IGE12 con referencia P-4711/B mide la presión por vía_3. No l
 
 
 def index_over(search_pool: asyncpg.Pool, exact_up_to: int = 2_000) -> PostgresFileChunkIndex:
-    return PostgresFileChunkIndex(search_pool, Bounds(ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20))
+    return PostgresFileChunkIndex(
+        search_pool, Bounds(ef_search=EF_SEARCH_DEFAULT, exact_up_to=exact_up_to, timeout_seconds=20)
+    )
 
 
 async def find(

@@ -12,13 +12,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-<<<<<<< Updated upstream
-from services.chassis.observability import flush
-from services.chassis.settings import HttpSettings
-=======
 from services.chassis.http.connection import ServerConfig
+from services.chassis.observability import flush
 from services.chassis.settings import HttpSettings, ListenSettings
->>>>>>> Stashed changes
 from services.chassis.stopping import end_in_time
 
 PROBE_SECONDS = 1

@@ -116,6 +116,18 @@ async def test_a_form_that_ends_after_its_bytes_were_given_up_leaves_nothing(fil
     assert (await only_file(files), files.objects(), await files.events()) == (None, [], [])
 
 
+async def test_a_form_is_answered_at_its_last_boundary_whatever_more_is_sent(files: FilesServer) -> None:
+    form = PART_HEAD + b"whole\r\n--x--\r\n"
+    head = f"POST /files HTTP/1.1\nHost: x\nContent-Type: {MULTIPART}\nTransfer-Encoding: chunked"
+    async with raw_request(files, head) as (reader, writer):
+        writer.write(b"%x\r\n%s\r\n" % (len(form), form))
+        status, body = await read_answer(reader)
+        assert (status, body["size_bytes"]) == (202, 5)
+
+        writer.write(b"1\r\nx\r\n0\r\n\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await read_answer(reader) == (200, {"status": "live"})
+
+
 async def test_a_form_without_its_last_boundary_leaves_nothing(files: FilesServer) -> None:
     answer = await files.http.post("/files", content=PART_HEAD + b"half\r\n--x", headers={"Content-Type": MULTIPART})
 

@@ -50,6 +50,25 @@ async def test_a_form_that_is_cut_off_anywhere_is_incomplete() -> None:
             await read(BODY[:length], [])
 
 
+async def test_what_follows_the_last_boundary_is_not_asked_for() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield BODY
+        raise AssertionError
+
+    form = MultipartBody(CONTENT_TYPE, endless(), frozenset({"name"}))
+    assert await form.form() == FORM
+    assert b"".join([chunk async for chunk in form.file()]) == FILE
+
+
+async def test_empty_lines_before_the_first_boundary_have_an_end() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"\r\n" * 1_000
+
+    with pytest.raises(InvalidInputError, match="besides its fields and its file"):
+        await MultipartBody(CONTENT_TYPE, endless(), frozenset({"name"})).form()
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=4))
 async def test_bytes_that_are_no_form_are_refused(body: bytes, cuts: list[int]) -> None:

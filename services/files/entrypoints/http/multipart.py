@@ -1,4 +1,7 @@
-"""Reads a multipart/form-data body as it arrives: first some fields, then one file, whose bytes are only passed on."""
+"""Reads a multipart/form-data body as it arrives: first some fields, then one file, whose bytes are only passed on.
+
+The body ends with its last boundary: what follows is not waited for.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from services.chassis.kernel.errors import IncompleteInputError, InvalidInputErr
 FILE_PART = "file"
 MAX_FIELD_BYTES = 64 * 1024
 """The most that all fields together may have."""
+MAX_OVERHEAD_BYTES = 64 * 1024
+"""The most that a body may have besides its fields and its file: boundaries, headers, lines before the first."""
 
 
 @dataclass(slots=True)
@@ -112,17 +117,25 @@ class MultipartBody:
             yield event
 
     async def _parse(self) -> AsyncIterator[_Part | bytes]:
+        overhead = 0
         async for chunk in self._body:
+            overhead += len(chunk)
             try:
                 self._parser.write(chunk)
             except FormParserError as error:
                 raise _invalid(f"the multipart body is malformed: {error}") from error
             while self._arrived:
-                yield self._arrived.popleft()
-        if not self._is_whole:
-            raise IncompleteInputError(
-                "UPLOAD_INCOMPLETE", "the body ended before its last boundary", where="body", remedy="send it again"
-            )
+                event = self._arrived.popleft()
+                if isinstance(event, bytes):
+                    overhead -= len(event)
+                yield event
+            if self._is_whole:
+                return
+            if overhead > MAX_OVERHEAD_BYTES:
+                raise _invalid(f"the body has more than {MAX_OVERHEAD_BYTES} bytes besides its fields and its file")
+        raise IncompleteInputError(
+            "UPLOAD_INCOMPLETE", "the body ended before its last boundary", where="body", remedy="send it again"
+        )
 
     def _on_part_begin(self) -> None:
         self._part = _Part()

@@ -29,7 +29,7 @@ from services.files.application.store_content import StoreContent, file_too_larg
 from services.files.domain.description import UNKNOWN_MEDIA_TYPE, FileDescription, describe
 from services.files.domain.file import MAX_FILE_ID, File
 from services.files.entrypoints.http.models import FileBody, FilePageBody, RegisterFileBody
-from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, Form, MultipartBody
+from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, MAX_OVERHEAD_BYTES, Form, MultipartBody
 from services.files.entrypoints.http.streaming import (
     ContentResponse,
     EventStream,
@@ -37,9 +37,6 @@ from services.files.entrypoints.http.streaming import (
     json_body,
     parse_json,
 )
-
-MAX_ENVELOPE_BYTES = MAX_FIELD_BYTES + 64 * 1024
-"""What a multipart body may have beyond the file: fields, headers and boundaries."""
 
 _FORM_FIELDS = frozenset({"name", "mediaType", "metadata"})
 _JSON = "application/json"
@@ -146,7 +143,7 @@ async def add_file(
     if kind == _JSON:
         file = await files.register(scope, _description(await json_body(body)), key)
     elif kind == _FORM:
-        if (_content_length(request) or 0) > files.store.max_bytes + MAX_ENVELOPE_BYTES:
+        if (_content_length(request) or 0) > files.store.max_bytes + MAX_FIELD_BYTES + MAX_OVERHEAD_BYTES:
             raise file_too_large(files.store.max_bytes)
         with files.upload():
             form = MultipartBody(content_type, body, _FORM_FIELDS)

@@ -197,6 +197,42 @@ async def test_a_repeated_event_for_a_reconciled_revision_asks_for_nothing(world
     assert await world.work.claim(10) == []
 
 
+async def test_a_repeated_event_takes_nothing_from_an_attempt(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await replace_file(world.source, file_id)
+    claim = await world.claim_one()  # of the second revision, whose event comes now
+    await world.work.report(claim, Stage.EMBEDDING, 16, 30)
+
+    await world.mirror.mark([uploaded(file_id), uploaded(file_id)])
+
+    status = await world.status(file_id)
+    assert status is not None
+    assert (status["progress_done"], status["progress_total"], status["attempts"]) == (16, 30, 1)
+    await world.work.complete(claim, indexed(world.space_id), embedded("uno"))
+
+
+async def test_a_repeated_event_gives_no_new_attempts_and_a_new_revision_does(world: World) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    claim = await world.claim_one()
+    await world.work.give_back(claim, "TRANSIENT_FAULT", "boom", delay_seconds=600, counts=True)
+
+    await world.mirror.mark([uploaded(file_id)])
+
+    assert await world.work.claim(1) == []
+    status = await world.status(file_id)
+    assert status is not None
+    assert (status["status"], status["attempts"], status["error_message"]) == ("PENDING", 1, "boom")
+
+    await replace_file(world.source, file_id)
+    await world.mirror.mark([uploaded(file_id)])
+    assert (await world.claim_one()).attempts == 1
+    status = await world.status(file_id)
+    assert status is not None
+    assert status["error_message"] is None
+
+
 async def test_unchanged_chunks_are_left_alone(world: World) -> None:
     file_id = await store_file(world.source)
     await world.mirror.mark([uploaded(file_id)])

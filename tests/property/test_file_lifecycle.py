@@ -123,7 +123,12 @@ class FileLifecycle:
             self.deliver([event])
 
     def deliver(self, events: list[Event]) -> None:
+        """Once more as well, which is to change nothing."""
         self.run(self.tables.mirror.mark(events))
+        mirror = "SELECT * FROM module_embeddings_files_file ORDER BY file_id"
+        once = self.run(self.tables.source.fetch(mirror))
+        self.run(self.tables.mirror.mark(events))
+        assert self.run(self.tables.source.fetch(mirror)) == once
         self.delivered |= {event.event_id for event in events}
 
     def claim(self, limit: int) -> None:

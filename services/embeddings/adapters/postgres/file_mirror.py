@@ -29,7 +29,7 @@ class PostgresFileMirror:
         self._pool = pool
 
     async def mark(self, events: Sequence[Event]) -> None:
-        """Take a batch of file events in one transaction. Repeating it, or its order, changes nothing in the end."""
+        """Take a batch of file events in one transaction. A repetition changes nothing, no order does in the end."""
         deleted = [event.aggregate_id for event in events if event.type == FILE_DELETED]
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(

@@ -110,6 +110,7 @@ UPDATE module_embeddings_files_file AS mirror
 SET status = 'PROCESSING',
     lease_token = gen_random_uuid(),
     lease_expires_at = now() + make_interval(secs => $2),
+    asked_revision = context.revision,
     -- What is held since before the database's start was not renewed because nobody could: no fault of what it is.
     attempts = attempts + CASE WHEN mirror.status = 'PROCESSING' AND mirror.updated_at < pg_postmaster_start_time() THEN 0
                                ELSE 1 END,

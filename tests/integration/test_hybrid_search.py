@@ -701,8 +701,8 @@ async def test_a_walk_that_ends_early_is_followed_by_comparing(
     async with await create_pool(
         database.search_url, application_name="test", server_settings=early, reset_on_release=False
     ) as search_pool:
-        found = await find(search_pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("bb",)))
-        walked = await find(search_pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("bb",)))
+        found = await find(search_pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("cc",)))
+        walked = await find(search_pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("cc",)))
 
     assert len(found.matches) == 10
     assert found.legs.semantic is not None

@@ -23,7 +23,7 @@ from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.search.adapters.postgres.engine import EF_SEARCH_DEFAULT, Bounds, SearchRun
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex, server_settings
-from services.search.adapters.postgres.legs import Plan, Size
+from services.search.adapters.postgres.legs import Plan, Size, make_plan
 from services.search.application.ports import Question
 from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
 from services.search.domain.fusion import Fusion, FusionMethod
@@ -485,6 +485,20 @@ async def test_words_of_a_small_tenant_or_a_rare_filter_are_not_hidden_by_others
         assert found.legs.lexical.complete
         assert {match.file_id for match in both.matches} == {mine}
         assert len(both.matches) == 10
+
+
+@pytest.mark.parametrize("text", [None, "bomba"], ids=["semantic", "hybrid"])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_an_index_is_walked_as_far_for_one_result_as_for_fifty(text: str | None, filtered: bool) -> None:
+    question, many = Question(1, EAST, text), Size(2_001, 2_000)
+
+    plans = [
+        make_plan(question, many, top_n=top_n, candidates=50, filtered=filtered)
+        for top_n in (1, 50, 51, 200, 201, 1_000)
+    ]
+
+    assert {plan.dense for plan in plans} == {Strategy.HNSW}
+    assert (plans[0], plans[2], plans[4]) == (plans[1], plans[3], plans[5])
 
 
 def test_a_leg_is_complete_only_if_its_window_was_filled_or_everything_was_looked_at() -> None:

@@ -134,8 +134,8 @@ def make_plan(
         question: says which legs run.
         size: how much passes the filter.
         top_n: how many results are wanted.
-        candidates: how many each leg brings to the fusion, at least: the same for every ``top_n`` up to it, so that
-            asking for more results never brings up a better one.
+        candidates: how many each leg brings to the fusion, at least. The plan is the same for every ``top_n`` up to it,
+            up to 4 times it, and beyond, so that asking for more results seldom brings up a better one.
         filtered: whether there is a filter besides the scope.
         exact: whether vectors are to be compared one by one, however many pass the filter.
     """
@@ -146,5 +146,5 @@ def make_plan(
         lexical = Strategy.EXACT if size.is_small and size.counted <= LEXICAL_EXACT_UP_TO else Strategy.BM25
     fused = dense is not None and lexical is not None
     # Beyond what is wanted the walk goes on where a filter thins it out: it finds more of the true neighbours so.
-    dense_limit = window if fused else max(top_n, THINNED_OUT * candidates) if filtered else top_n
+    dense_limit = max(window, THINNED_OUT * candidates) if filtered and not fused else window
     return Plan(dense, lexical, window, dense_limit, 4 * window if filtered else window)

@@ -33,6 +33,7 @@ from services.embeddings.bootstrap import build_app
 from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
 from tests.support.postgres import Database, PostgresServer
+from tests.support.undecodable import publish_in_one
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -266,3 +267,21 @@ async def read(kafka: Kafka, place: dict[str, Any]) -> Any:
         consumer.seek(partition, place["offset"])
         async with asyncio.timeout(PATIENCE):
             return await consumer.getone()
+
+
+async def test_records_that_cannot_be_decoded_hide_no_other_and_are_not_replayed(service: Service) -> None:
+    places = {(it["partition"], it["offset"]) for it in await service.letters()}
+    await publish_in_one(service.kafka.settings, FILES_EVENTS.name, 3, [None])
+    await publish_in_one(service.kafka.settings, DEAD_LETTERS.name, 3, [None])
+    found: list[dict[str, Any]] = []
+
+    async def are_there() -> bool:
+        found[:] = [it for it in await service.letters() if (it["partition"], it["offset"]) not in places]
+        return len(found) == 2
+
+    await eventually(are_there)
+    assert {it["reason"] for it in found} == {"UNDECODABLE", None}
+    for letter in found:
+        answer = await cauce("replay", letter["partition"], letter["offset"])
+        assert answer.exit_code != 0
+        assert "NOT_REPLAYABLE" in answer.output

@@ -10,9 +10,8 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from asyncpg.exceptions._base import DataError as AsyncpgArgumentError
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -32,6 +31,7 @@ from services.chassis.settings import KafkaSettings
 from tests.support.apache_kafka.server import PASSWORD, USER, ApacheKafka
 from tests.support.broker import Kafka
 from tests.support.postgres import Database
+from tests.support.undecodable import publish_in_one
 
 OUTBOX = "module_files_outbox"
 KNOWN = {str(FILE_UPLOADED), str(FILE_DELETED)}
@@ -356,42 +356,20 @@ async def test_a_record_with_neither_key_nor_value_is_set_aside_as_any_other(
     assert dict(letter.headers)["dead_letter_reason"] == b"INVALID_ENVELOPE"
 
 
-class NotUtf8(str):
-    """A header's name that the client sends, and cannot read."""
-
-    def encode(self, *_: str) -> bytes:
-        return b"\xff\xfe"
-
-
-async def publish_in_one(
-    settings: KafkaSettings, topic: Topic, partition: int, *records: Event | None, compression: str | None = None
-) -> None:
-    """Publish the events to the partition in one batch; None is a record that cannot be decoded."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aiokafka.producer.message_accumulator.DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
-        async with AIOKafkaProducer(**client_options(settings), compression_type=compression) as producer:
-            batch = producer.create_batch()
-            for record in records:
-                headers = [(name, text.encode()) for name, text in record.headers().items()] if record else []
-                value, bad = (record.value(), []) if record else (b"secret", [(NotUtf8("name"), b"x")])
-                batch.append(timestamp=None, key=None, value=value, headers=headers + bad)
-            await (await producer.send_batch(batch, topic.name, partition=partition))
-
-
 async def test_records_that_cannot_be_decoded_are_set_aside_and_all_others_are_handled_once(
     settings: KafkaSettings, topic: Topic
 ) -> None:
     dead = Topic(f"{topic.name}.dead", partitions=1)
     received = Received()
-    await publish_in_one(settings, topic, 0, event(1), None, event(2), None, None, event(3))
-    await publish_in_one(settings, topic, 1, *(event(number) for number in range(11, 21)))
+    await publish_in_one(settings, topic.name, 0, [event(1), None, event(2), None, None, event(3)])
+    await publish_in_one(settings, topic.name, 1, [event(number) for number in range(11, 21)])
     intake = intake_of(settings, topic, received, dead)
 
     async with running(intake):
         letters = await read(settings, dead, 3)
         await eventually(lambda: len(received.events) == 13)
-        await publish_in_one(settings, topic, 1, None, event(21), compression="zstd")
-        await publish_in_one(settings, topic, 0, event(4))
+        await publish_in_one(settings, topic.name, 1, [None, event(21)], compression="zstd")
+        await publish_in_one(settings, topic.name, 0, [event(4)])
         letters += await read(settings, dead, 4)
         await eventually(lambda: len(received.events) == 15)
         assert intake.fault() is None

@@ -65,8 +65,16 @@ class UndecodableRecord:
     headers: tuple[()] = ()
 
 
-async def fetch(kafka: KafkaSettings, consumer: AIOKafkaConsumer, limit: int) -> Sequence[Record]:
+async def fetch(
+    kafka: KafkaSettings, consumer: AIOKafkaConsumer, limit: int, *, timeout_ms: int = 0
+) -> Sequence[Record]:
     """Up to ``limit`` records that are here by now, those of a partition in order. Commits nothing.
+
+    Args:
+        kafka: the broker.
+        consumer: with partitions assigned.
+        limit: of records.
+        timeout_ms: how long to wait for each partition.
 
     Raises:
         KafkaError: a fault of the broker or of the group.
@@ -76,7 +84,7 @@ async def fetch(kafka: KafkaSettings, consumer: AIOKafkaConsumer, limit: int) ->
     records: list[Record] = []
     for partition in partitions:
         try:
-            taken = await consumer.getmany(partition, max_records=limit - len(records))
+            taken = await consumer.getmany(partition, timeout_ms=timeout_ms, max_records=limit - len(records))
         except Exception as error:
             if not _is_undecodable(error):
                 raise

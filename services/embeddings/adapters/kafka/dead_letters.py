@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from contracts.events import dead_letters
 from contracts.events.topics import Topic
 from services.chassis.kernel.errors import ConflictError, UnavailableError
+from services.chassis.messaging.fetch import Record, fetch
 from services.chassis.messaging.kafka import client_options, new_producer
 from services.chassis.settings import KafkaSettings
 from services.embeddings.domain.dead_letter import DeadLetter, Origin, Place, Replay, ReplayOutcome
@@ -139,8 +140,7 @@ class KafkaDeadLetters:
                 consumer.assign([partition])
                 consumer.seek(partition, position)
             while position < end:
-                batch = await consumer.getmany(partition, timeout_ms=500, max_records=RECORDS_AT_ONCE)
-                for record in batch.get(partition, ()):
+                for record in await fetch(self._kafka, consumer, RECORDS_AT_ONCE, timeout_ms=500):
                     if record.offset < end:
                         yield _letter(record)
                 position = await consumer.position(partition)
@@ -156,7 +156,7 @@ def _faults() -> Iterator[None]:
         ) from error
 
 
-def _letter(record: ConsumerRecord) -> DeadLetter:
+def _letter(record: Record) -> DeadLetter:
     said = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
     return DeadLetter(
         place=Place(record.partition, record.offset),

@@ -74,7 +74,7 @@ class Outcome:
         if executed["mode"] != "lexical":
             self.cost["query_vectors"] += len(executed.get("queries") or [None])
         for done in techniques:
-            self.cost["model_calls"] += done["model"] is not None
+            self.cost["model_calls"] += done["model"] is not None and not done["cached"]
             for name in ("tokens_in", "tokens_out", "cost"):
                 self.cost[name] += done[name] or 0
         legs = [(name, leg) for name, leg in executed["legs"].items() if leg is not None]

@@ -132,7 +132,7 @@ class Retrieval:
             if asked[0].question.vector is None:
                 total = Total(max(total.count, len(matches)), exact=False, reason="of the first query")
         if wanted.rerank is not None:
-            matches = await self._reranked(asked[0].query.text, matches, wanted.rerank, reports)
+            matches = await self._reranked(scope, asked[0].query.text, matches, wanted.rerank, reports)
         queries = tuple(each.query for each in asked)
         executed = ready.executed(found.legs, self.fusion, queries, tuple(reports))
         return matches[: criteria.top_n], total, None, executed
@@ -165,7 +165,7 @@ class Retrieval:
         asked = [_Asked(ExecutedQuery(QueryKind.QUESTION, criteria.query_text), ready.question)]
         if criteria.techniques.history is None:
             return asked
-        text, report = await self.ask.rewrite(criteria.query_text, criteria.techniques.history)
+        text, report = await self.ask.rewrite(scope, criteria.query_text, criteria.techniques.history)
         if text is not None and text != criteria.query_text:
             try:
                 question = await self.questions.like(scope, ready, text)
@@ -186,7 +186,7 @@ class Retrieval:
         """Other wordings and a hypothetical passage, asked for at the same time."""
         variants, hypothetical = await asyncio.gather(
             self._variants(scope, criteria.techniques.multi_query, ready, asked),
-            self._hypothetical(criteria.techniques.hyde, ready, asked[0]),
+            self._hypothetical(scope, criteria.techniques.hyde, ready, asked[0]),
         )
         for _, report in (variants, hypothetical):
             reports += [] if report is None else [report]
@@ -198,7 +198,7 @@ class Retrieval:
         if count is None:
             return [], None
         known = [each.query.text for each in asked]
-        texts, report = await self.ask.variants(known[0], count, known=known)
+        texts, report = await self.ask.variants(scope, known[0], count, known=known)
         try:
             return [
                 _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(scope, ready, text))
@@ -208,14 +208,14 @@ class Retrieval:
             return [], failed(report, str(fault))
 
     async def _hypothetical(
-        self, wanted: bool, ready: ReadyQuestion, first: _Asked
+        self, scope: AccessScope, wanted: bool, ready: ReadyQuestion, first: _Asked
     ) -> tuple[list[_Asked], TechniqueReport | None]:
         if not wanted:
             return [], None
         vector = first.question.vector
         if vector is None:
             return [], skipped(TechniqueName.HYDE, "no vector takes part in this search")
-        text, report = await self.ask.hypothetical(first.query.text)
+        text, report = await self.ask.hypothetical(scope, first.query.text)
         if text is None:
             return [], report
         try:
@@ -252,10 +252,15 @@ class Retrieval:
         return tuple(replace(matches[key], queries_score=score) for key, score in fused.items() if key in matches)
 
     async def _reranked(
-        self, question: str, matches: tuple[Match, ...], most: int, reports: list[TechniqueReport]
+        self,
+        scope: AccessScope,
+        question: str,
+        matches: tuple[Match, ...],
+        most: int,
+        reports: list[TechniqueReport],
     ) -> tuple[Match, ...]:
         """The same results, the first of them in the model's order."""
-        order, report = await self.ask.rank(question, [match.passage for match in matches[:most]])
+        order, report = await self.ask.rank(scope, question, [match.passage for match in matches[:most]])
         reports.append(report)
         if order is None:
             return matches

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, TypeAlias, TypeVar
 
+from services.chassis.kernel.scope import AccessScope
 from services.chassis.kernel.text import sanitise
 from services.chassis.models.language import Answer, LanguageModel, LanguageModelError, Prices, Prompt, Usage
 from services.search.application.ports import Wordings
@@ -49,6 +52,10 @@ _RANKING = _DATA + (
 _PASSAGE_CHARACTERS = 1_000
 _CONTEXT_CHARACTERS = 2_000
 _TOKENS_PER_NUMBER = 6
+_ANSWERS_KEPT = 1_000
+
+Key: TypeAlias = tuple[AccessScope, bytes]
+"""Who asks, and the hash of the prompt. Nobody learns from an answer what others asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +92,16 @@ class _UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """The techniques' questions to the language model, if there is one."""
+    """The techniques' questions to the language model, if there is one; its latest usable answers are kept."""
 
     model: LanguageModel | None
     wordings: Wordings
     prices: Prices | None = None
+    answers: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
 
-    async def rewrite(self, question: str, history: Sequence[Turn]) -> tuple[str | None, TechniqueReport]:
+    async def rewrite(
+        self, scope: AccessScope, question: str, history: Sequence[Turn]
+    ) -> tuple[str | None, TechniqueReport]:
         """The question as it reads without the history.
 
         One that is too long, or that loses a code, a number or half of the words of what was asked, is refused.
@@ -101,7 +111,7 @@ class AskModel:
         said = [{"role": turn.speaker.value, "text": turn.text} for turn in history]
         prompt = _prompt("rewrite", _REWRITE, 300, history=said, question=question)
         text, report = await self._ask(
-            TechniqueName.REWRITE, prompt, Rewriting, lambda answer: (_text(answer.question), None)
+            scope, TechniqueName.REWRITE, prompt, Rewriting, lambda answer: (_text(answer.question), None)
         )
         if text is None:
             return None, report
@@ -112,7 +122,7 @@ class AskModel:
         return text, report
 
     async def variants(
-        self, question: str, count: int, *, known: Collection[str]
+        self, scope: AccessScope, question: str, count: int, *, known: Collection[str]
     ) -> tuple[tuple[str, ...] | None, TechniqueReport]:
         """At most ``count`` other wordings of the question, none of them twice and none that is ``known``.
 
@@ -133,14 +143,18 @@ class AskModel:
             return kept, None if len(kept) == count else f"the model gave {len(kept)} usable wordings of {count}"
 
         prompt = _prompt("multi_query", _VARIANTS, 100 * count, question=question, count=count)
-        return await self._ask(TechniqueName.MULTI_QUERY, prompt, Variants, check)
+        return await self._ask(scope, TechniqueName.MULTI_QUERY, prompt, Variants, check)
 
-    async def hypothetical(self, question: str) -> tuple[str | None, TechniqueReport]:
+    async def hypothetical(self, scope: AccessScope, question: str) -> tuple[str | None, TechniqueReport]:
         """A passage that would answer the question."""
         prompt = _prompt("hyde", _HYPOTHETICAL, 400, question=question)
-        return await self._ask(TechniqueName.HYDE, prompt, Hypothetical, lambda answer: (_text(answer.passage), None))
+        return await self._ask(
+            scope, TechniqueName.HYDE, prompt, Hypothetical, lambda answer: (_text(answer.passage), None)
+        )
 
-    async def rank(self, question: str, passages: Sequence[str]) -> tuple[tuple[int, ...] | None, TechniqueReport]:
+    async def rank(
+        self, scope: AccessScope, question: str, passages: Sequence[str]
+    ) -> tuple[tuple[int, ...] | None, TechniqueReport]:
         """The places of all passages in the model's order; those that it left out keep theirs, at the end."""
         if len(passages) < 2:
             return None, skipped(TechniqueName.RERANK, "there are fewer than two results")
@@ -166,10 +180,11 @@ class AskModel:
         ]
         tokens = 50 + _TOKENS_PER_NUMBER * len(passages)
         prompt = _prompt("rerank", _RANKING, tokens, question=question, passages=numbered)
-        return await self._ask(TechniqueName.RERANK, prompt, Ranking, check)
+        return await self._ask(scope, TechniqueName.RERANK, prompt, Ranking, check)
 
     async def _ask(
         self,
+        scope: AccessScope,
         name: TechniqueName,
         prompt: Prompt,
         shape: type[Shape],
@@ -178,6 +193,13 @@ class AskModel:
         """The checked value with what there is to remark on it, or None; and the report."""
         if self.model is None:
             return None, TechniqueReport(name, TechniqueStatus.UNAVAILABLE, "no language model is configured")
+        key = scope, sha256(repr((self.model.name, prompt)).encode()).digest()
+        if key in self.answers:
+            self.answers.move_to_end(key)
+            known, reason = check(self.answers[key])
+            return known, TechniqueReport(
+                name, TechniqueStatus.RAN, reason, self.model.name, tokens_in=0, tokens_out=0, cost=0, cached=True
+            )
         started = time.perf_counter()
         value, usage = None, Usage()
         try:
@@ -185,6 +207,9 @@ class AskModel:
             usage = answer.usage
             value, reason = check(answer.value)
             status = TechniqueStatus.RAN
+            self.answers[key] = answer.value
+            if len(self.answers) > _ANSWERS_KEPT:
+                self.answers.popitem(last=False)
         except LanguageModelError as error:
             usage, status, reason = error.usage, TechniqueStatus.FAILED, str(error)
         except _UnusableError as error:

@@ -112,6 +112,7 @@ class TechniqueReport:
         tokens_out: that it wrote, likewise.
         milliseconds: the call took.
         cost: of those tokens, in the currency of the configured prices; None without prices or tokens.
+        cached: the model was not asked, as its answer to the same was known.
     """
 
     name: TechniqueName
@@ -122,6 +123,7 @@ class TechniqueReport:
     tokens_out: int | None = None
     milliseconds: int = 0
     cost: float | None = None
+    cached: bool = False
 
 
 class QueryKind(StrEnum):

@@ -2,6 +2,7 @@
 
 A trap names a request. When it passes, it is either not let through, or let through and its answer kept back; then the
 trap's action is taken and the connection is cut. So a process can be killed before and after each statement and record.
+Connections can also go silent: what is sent is acknowledged, and arrives nowhere.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Link:
         self._target_port = target_port
         self._listener: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._silences: set[asyncio.Event] = set()
         self.traps: list[Trap] = []
         self.passable = asyncio.Event()
         self.passable.set()
@@ -77,6 +79,11 @@ class Link:
         """Break every connection."""
         for writer in self._open:
             writer.transport.abort()
+
+    def silence(self) -> None:
+        """Let nothing more pass on the connections that there are, and tell nobody. New ones are as before."""
+        for silence in self._silences:
+            silence.set()
 
     async def closed(self, trap: Trap, seconds: float) -> None:
         """Set the trap and wait until it has closed."""
@@ -103,25 +110,37 @@ class Link:
         except OSError:
             writer.close()
             return
-        ends = {writer, far_writer}
+        ends, silence = {writer, far_writer}, asyncio.Event()
         self._open |= ends
+        self._silences.add(silence)
         try:
             passage = self._passage()
-            directions = [
+            tasks = [
                 asyncio.create_task(passage.requests(reader, far_writer)),
                 asyncio.create_task(passage.answers(far_reader, writer)),
+                asyncio.create_task(silence.wait()),
             ]
-            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-            for direction in directions:
-                direction.cancel()
-            await asyncio.gather(*directions, return_exceptions=True)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if silence.is_set():
+                # Each end acknowledges what comes, and learns nothing of what became of the other.
+                await asyncio.gather(_swallow(reader), _swallow(far_reader))
         finally:
             self._open -= ends
+            self._silences.remove(silence)
             for end in ends:
                 end.transport.abort()
 
     def _passage(self) -> Passage:
         raise NotImplementedError
+
+
+async def _swallow(reader: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await reader.read(2**16):
+            pass
 
 
 class Passage:

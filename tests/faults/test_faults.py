@@ -193,6 +193,7 @@ class Storm:
         self.faults: list[Callable[[], Awaitable[None]]] = [
             self.a_process_is_killed,
             self.connections_are_cut_one_after_another,
+            self.connections_go_silent,
             self.the_database_crashes,
             self.the_database_restarts,
             self.the_broker_comes_back_empty_and_events_were_dropped,
@@ -212,6 +213,10 @@ class Storm:
         for row in rows:
             await self._fleet.query("SELECT pg_terminate_backend($1)", row["pid"])
             await asyncio.sleep(0.02)
+
+    async def connections_go_silent(self) -> None:
+        for member in self._fleet.members.values():
+            member.database.silence()
 
     async def the_database_crashes(self) -> None:
         await self._fleet.blocking(self._fleet.postgres.kill)

@@ -19,8 +19,9 @@ from opentelemetry import metrics, propagate, trace
 
 from services.chassis.messaging.kafka import ensure_topics, new_producer
 from services.chassis.observability.logs import get_logger
+from services.chassis.postgres.connection import SESSION, connect
 from services.chassis.postgres.faults import schema_missing
-from services.chassis.postgres.pool import SESSION, prepare_connection
+from services.chassis.postgres.pool import prepare_connection
 from services.chassis.settings import KafkaSettings
 from services.chassis.stopping import pause
 
@@ -74,7 +75,7 @@ class OutboxRelay:
                 failures = 0 if failures >= len(RETRY_SECONDS) else failures + 1
 
     async def _session(self) -> None:
-        connection = await asyncpg.connect(self._database_url, timeout=10, command_timeout=30, server_settings=SESSION)
+        connection = await connect(self._database_url, timeout=10, command_timeout=30, server_settings=SESSION)
         try:
             await prepare_connection(connection)
             await self._lead(connection)

@@ -23,6 +23,7 @@ import asyncpg
 from services.chassis.kernel.errors import ConfigurationError, UnavailableError
 from services.chassis.observability.logs import get_logger
 from services.chassis.postgres import resource_tables
+from services.chassis.postgres.connection import connect
 from services.chassis.postgres.faults import database_refused, not_migrated
 from services.chassis.resource_types import DEFAULT_FOLDER, ResourceType, load_resource_types
 
@@ -92,7 +93,7 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
     """
     types = load_resource_types(resource_types_dir)
     try:
-        connection = await asyncpg.connect(admin_url, timeout=30)
+        connection = await connect(admin_url, timeout=30)
     except (asyncpg.PostgresError, ValueError) as error:
         if refusal := database_refused(error, "CAUCE_ADMIN_DATABASE_URL"):
             raise refusal from error
@@ -112,7 +113,7 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
             remedy="end long transactions (pg_stat_activity), and run `cauce migrate` again",
         ) from fault
     finally:
-        await connection.close()
+        connection.terminate()
 
 
 async def database_fault(pool: asyncpg.Pool) -> str | None:

@@ -13,16 +13,9 @@ from asyncpg.pool import PoolAcquireContext
 from opentelemetry import metrics
 from pgvector.asyncpg import register_vector
 
+from services.chassis.postgres.connection import SESSION, Connection
 from services.chassis.postgres.faults import DATABASE_AWAY, DatabaseUnreachableError, database_refused, schema_missing
 
-SESSION: Mapping[str, str] = {
-    # Whoever froze or vanished within a transaction holds its rows, which claims pass by, no longer than this.
-    "idle_in_transaction_session_timeout": "60s",
-    "tcp_keepalives_idle": "30",
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "3",
-}
-"""Settings of every session of a service. Where there is no TCP the last three are of no effect."""
 FIRST_TRY_SECONDS = 2.0
 """How long the opening of a pool waits to find out whether the database refuses us."""
 RELEASE_SECONDS = 2.0
@@ -62,6 +55,12 @@ class _Pool(asyncpg.Pool):  # type: ignore[misc]
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
         await super().release(connection, timeout=RELEASE_SECONDS if timeout is None else timeout)
+
+    def drop_idle(self) -> None:
+        """Close what nobody uses now: what silenced one connection has silenced more, and nobody should find out."""
+        for holder in self._holders:
+            if holder.is_idle():
+                holder.terminate()
 
     async def close(self) -> None:
         with suppress(TimeoutError):  # then it has been terminated
@@ -107,11 +106,17 @@ async def create_pool(
     Raises:
         ConfigurationError: ``DATABASE_REFUSED`` for a wrong password, ``DATABASE_ADDRESS_INVALID``.
     """
+
+    async def prepare(connection: Connection) -> None:
+        connection.watch(url, pool.drop_idle)
+        with connection.watched():
+            await prepare_connection(connection)
+
     pool = _Pool(
         url,
         application_name=application_name,
         wait_seconds=wait_seconds,
-        connection_class=asyncpg.Connection,
+        connection_class=Connection,
         record_class=asyncpg.Record,
         max_queries=50_000,
         max_inactive_connection_lifetime=300.0,
@@ -119,7 +124,7 @@ async def create_pool(
         command_timeout=statement_seconds,
         min_size=min_size,
         max_size=max_size,
-        init=prepare_connection,
+        init=prepare,
         # Compiling a plan takes longer than any statement here; the planner's guesses at joins of arrays say otherwise.
         server_settings={**SESSION, "application_name": application_name, "jit": "off", **(server_settings or {})},
         timeout=10,

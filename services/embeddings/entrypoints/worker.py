@@ -19,6 +19,8 @@ from services.embeddings.domain.file_work import ClaimedFile
 from services.embeddings.domain.resource_work import ClaimedBatch
 
 RETRY_SECONDS = 2.0
+STALLED_AFTER_SECONDS = 5.0
+"""A claim takes milliseconds; one that takes longer than this waits for something that is not right."""
 
 _PASSING = (*DATABASE_AWAY, *NOT_MIGRATED)
 """What is no fault of the work, and of which who opens the workers takes care."""
@@ -90,6 +92,7 @@ class Worker(Generic[C]):
         self._large_places = max(1, concurrency - 1)
         self._in_hand: dict[asyncio.Task[None], C] = {}
         self._fault: str | None = None
+        self._asked_at: float | None = None
         self._duration = _meter.create_histogram(
             f"cauce.{kind}.duration", unit="s", description=f"From the claim of a {kind} to its end"
         )
@@ -128,12 +131,16 @@ class Worker(Generic[C]):
     @property
     def fault(self) -> str | None:
         """Why nothing can be claimed, None when it can."""
+        waits = 0.0 if self._asked_at is None else time.monotonic() - self._asked_at
+        if self._fault is None and waits > STALLED_AFTER_SECONDS:
+            return f"the database has not answered for {waits:.0f} seconds"
         return self._fault
 
     async def _claim(self) -> Sequence[C]:
         if self._is_held():
             return []
         large = self._large_places - sum(claim.is_large for claim in self._in_hand.values())
+        self._asked_at = time.monotonic()
         try:
             claimed = await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
         except _PASSING as error:
@@ -141,6 +148,8 @@ class Worker(Generic[C]):
             _log.warning("claim_failed", kind=self._kind, error=self._fault)
             await pause(RETRY_SECONDS)
             return []
+        finally:
+            self._asked_at = None
         self._fault = None
         return claimed
 

@@ -1,0 +1,160 @@
+"""Connections that end when they have gone silent: packets vanish, with nobody saying that it is over.
+
+The network's own means find out where nobody acknowledges what is sent. Where somebody in between does, only the server
+knows: while a statement has no answer, it is asked over a new connection whether it works on it. So no statement needs
+a limit that fits the largest one, and none waits for an answer that does not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import asyncpg
+
+from services.chassis.observability.logs import get_logger
+from services.chassis.postgres.faults import DATABASE_AWAY
+
+SESSION: Mapping[str, str] = {
+    # Whoever froze or vanished within a transaction holds its rows, which claims pass by, no longer than this.
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""Settings of every session of a service. Where there is no TCP the last three are of no effect."""
+SOCKET: Mapping[str, int] = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+}
+"""The same for our end, in seconds, and in milliseconds how long what was sent may stay unacknowledged."""
+SILENCE_SECONDS = 5.0
+"""How often the server is asked what became of a statement. If it waits for us twice in a row, nothing passes."""
+ASK_SECONDS = 5.0
+"""The longest wait for such an answer; none is like one that it does not work."""
+
+_WORKS = "SELECT wait_event_type IS DISTINCT FROM 'Client' FROM pg_stat_activity WHERE pid = $1"
+_END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Client'"
+
+_log = get_logger(__name__)
+
+
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that a silent network ends as one that is cut, for the statement under way as for the next."""
+
+    __slots__ = ("_on_silence", "_rows_sent", "_url")
+
+    def __init__(self, protocol: Any, transport: Any, *arguments: Any) -> None:
+        super().__init__(protocol, transport, *arguments)
+        self._rows_sent = 0
+        self._url: str | None = None
+        self._on_silence: Callable[[], None] = lambda: None
+        _keep_alive(transport.get_extra_info("socket"))
+        # The driver would wait for ever for room to write on a connection that is no more.
+        self.add_termination_listener(lambda _: protocol.resume_writing())
+
+    def watch(self, url: str, on_silence: Callable[[], None] = lambda: None) -> None:
+        """From now on watch over each statement, asking the server at the address."""
+        self._url = url
+        self._on_silence = on_silence
+
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
+        """As the driver's, watched over."""
+        with self.watched():
+            return await super().execute(*arguments, **options)
+
+    async def fetch(self, *arguments: Any, **options: Any) -> Any:
+        """As the driver's, watched over."""
+        with self.watched():
+            return await super().fetch(*arguments, **options)
+
+    async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
+        """As the driver's, watched over."""
+        with self.watched():
+            return await super().fetchrow(*arguments, **options)
+
+    async def fetchval(self, *arguments: Any, **options: Any) -> Any:
+        """As the driver's, watched over."""
+        with self.watched():
+            return await super().fetchval(*arguments, **options)
+
+    async def copy_records_to_table(self, *arguments: Any, records: Iterable[Any], **options: Any) -> Any:
+        """As the driver's, watched over."""
+        with self.watched():
+            return await super().copy_records_to_table(*arguments, records=self._counted(records), **options)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """End the connection if it goes silent meanwhile. Whoever waits for it gets a ConnectionDoesNotExistError."""
+        if self._url is None:
+            yield
+            return
+        watching: list[asyncio.Task[None]] = []
+        timer = self._loop.call_later(
+            SILENCE_SECONDS, lambda: watching.append(self._loop.create_task(self._until_silent()))
+        )
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for task in watching:
+                task.cancel()
+
+    def _counted(self, records: Iterable[Any]) -> Iterator[Any]:
+        for record in records:
+            self._rows_sent += 1
+            yield record
+
+    async def _until_silent(self) -> None:
+        """Ask the server time and again. A server that waits for rows which go out is not waited for in vain."""
+        doubted = False
+        while True:
+            sent = self._rows_sent
+            if await self._works(end=doubted):
+                doubted = False
+            elif doubted:
+                _log.warning("database_connection_silent", server_process=self.get_server_pid())
+                self._on_silence()
+                self._transport.abort()
+                return
+            else:
+                doubted = True
+            await asyncio.sleep(SILENCE_SECONDS)
+            doubted &= sent == self._rows_sent
+
+    async def _works(self, *, end: bool) -> bool:
+        """Whether the server works on the statement. ``end``: have it end its side if not, with the locks it holds."""
+        try:
+            asking = await asyncpg.connect(self._url, timeout=ASK_SECONDS, command_timeout=ASK_SECONDS)
+            try:
+                works = bool(await asking.fetchval(_WORKS, self.get_server_pid()))
+                if not works and end:
+                    await asking.execute(_END, self.get_server_pid())
+                return works
+            finally:
+                asking.terminate()
+        except (asyncpg.InsufficientResourcesError, asyncpg.InvalidAuthorizationSpecificationError):
+            return True  # it answers, and does not let us in to see
+        except (*DATABASE_AWAY, asyncpg.PostgresError):
+            return False
+
+
+async def connect(url: str, **options: Any) -> Connection:
+    """A connection outside of any pool; what asyncpg raises comes out."""
+    connection: Connection = await asyncpg.connect(url, connection_class=Connection, **options)
+    connection.watch(url)
+    return connection
+
+
+def _keep_alive(end: socket.socket) -> None:
+    if end.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in SOCKET.items():
+        if hasattr(socket, name):  # not every system has all of them
+            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

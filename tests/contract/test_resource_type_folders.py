@@ -31,6 +31,7 @@ COMMON_WORDS = frozenset({"group", "query", "rule", "tag", "user", "variable"})
 OTHER_THINGS = {
     *(("services/search", "query"), ("cli", "query"), ("services/chassis/http", "query")),
     *(("services/chassis/models", "query"), ("services/search", "user"), ("services/chassis/models", "user")),
+    ("cli/measuring", "user"),
 }
 
 

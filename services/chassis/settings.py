@@ -63,7 +63,14 @@ class ListenSettings(ShutdownSettings):
 
     host: str = "127.0.0.1"
     caller_idle_seconds: float = Field(
-        default=30.0, gt=0, description="a connection ends whose caller takes nothing of an answer so long, or twice it"
+        default=30.0,
+        gt=0,
+        description="a connection ends whose caller takes nothing of an answer, or ends no header, so long or twice it",
+    )
+    max_connections: int = Field(
+        default=500,
+        ge=1,
+        description="beyond them, and beyond half the files that may be open, a new one ends the longest idle one",
     )
 
 

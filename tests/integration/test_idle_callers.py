@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from tests.support.files import FilesServer, eventually, running_files
+import httpx2
+
+from tests.support.files import PATIENCE, FilesServer, eventually, raw_request, read_answer, running_files
 from tests.support.postgres import Database
 
 CONTENT = b"0123456789abcdef" * 500_000
+WHOLE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
@@ -66,3 +69,71 @@ async def test_a_caller_who_reads_slowly_gets_all(database: Database, tmp_path: 
                 received += piece
 
         assert received[head:] == CONTENT
+
+
+async def is_ended(reader: asyncio.StreamReader) -> bool:
+    """Wait for the end of a connection on which nothing is answered."""
+    async with asyncio.timeout(PATIENCE):
+        try:
+            return await reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+async def test_a_header_without_an_end_loses_the_connection(database: Database, tmp_path: Path) -> None:
+    async with running_files(database, tmp_path, caller_idle_seconds=0.3) as files:
+        for sent in (b"", b"GET / HT", WHOLE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", files.port)
+            writer.write(sent)
+            if sent == WHOLE:
+                assert (await read_answer(reader))[0] == 200
+                writer.write(b"GET / HT")
+            assert await is_ended(reader)
+            writer.close()
+
+
+async def test_a_kept_connection_a_stream_and_a_slow_body_last_longer_than_a_header(
+    database: Database, tmp_path: Path
+) -> None:
+    async with running_files(database, tmp_path, caller_idle_seconds=0.2) as files:
+        file_id = await files.register()
+        upload = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+        async with (
+            raw_request(files, upload) as (uploading, upload_writer),
+            files.http.stream("GET", f"/files/{file_id}/events") as events,
+        ):
+            kept, kept_writer = await asyncio.open_connection("127.0.0.1", files.port)
+            kept_writer.write(WHOLE)
+            assert (await read_answer(kept))[0] == 200
+            upload_writer.write(b"x")
+            await asyncio.sleep(1)
+
+            kept_writer.write(WHOLE)
+            assert (await read_answer(kept))[0] == 200
+            kept_writer.close()
+            upload_writer.write(b"x")
+            assert (await read_answer(uploading))[0] == 202
+            async for line in events.aiter_lines():
+                if "PENDING" in line:
+                    break
+
+
+async def test_idle_connections_make_room_for_a_probe_and_requests_under_way_go_on(
+    database: Database, tmp_path: Path
+) -> None:
+    async with running_files(database, tmp_path, max_connections=10) as files, AsyncExitStack() as stack:
+        file_id = await files.register()
+        upload = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1"
+        uploading, writer = await stack.enter_async_context(raw_request(files, upload))
+        idle = []
+        for _ in range(30):
+            reader, idle_writer = await asyncio.open_connection("127.0.0.1", files.port)
+            stack.callback(idle_writer.close)
+            idle_writer.write(b"GET / HTTP/1.1\r\nHost")
+            idle.append(reader)
+
+        async with httpx2.AsyncClient(base_url=files.url, trust_env=False, verify=False) as probe:
+            assert (await probe.get("/health/live")).status_code == 200
+        assert all([await is_ended(reader) for reader in idle[:20]])
+        writer.write(b"x")
+        assert (await read_answer(uploading))[0] == 202

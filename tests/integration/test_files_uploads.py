@@ -486,8 +486,12 @@ async def test_a_database_that_went_away_is_said_and_nothing_is_kept(
         ):
             answer = await call
             assert (answer.status_code, answer.json()["code"]) == (503, "DATABASE_UNAVAILABLE")
-        ready = await files.http.get("/health/ready")
-        assert (ready.status_code, set(ready.json()["faults"])) == (503, {"database", "relay"})
+
+        async def database_and_relay_are_faults() -> bool:
+            ready = await files.http.get("/health/ready")
+            return ready.status_code == 503 and set(ready.json()["faults"]) == {"database", "relay"}
+
+        await eventually(database_and_relay_are_faults)
         assert (await files.http.get("/health/live")).status_code == 200
 
         await link.mend()

@@ -58,6 +58,7 @@ class Link:
         self._listener: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._silences: set[asyncio.Event] = set()
+        self._for_good = False
         self.traps: list[Trap] = []
         self.passable = asyncio.Event()
         self.passable.set()
@@ -80,8 +81,12 @@ class Link:
         for writer in self._open:
             writer.transport.abort()
 
-    def silence(self) -> None:
-        """Let nothing more pass on the connections that there are, and tell nobody. New ones are as before."""
+    def silence(self, *, for_good: bool = False) -> None:
+        """Let nothing more pass on the connections that there are, and tell nobody. New ones are as before.
+
+        The server is told once the process has given a connection up; not even then if it is ``for_good``.
+        """
+        self._for_good = for_good
         for silence in self._silences:
             silence.set()
 
@@ -125,8 +130,12 @@ class Link:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             if silence.is_set():
-                # Each end acknowledges what comes, and learns nothing of what became of the other.
-                await asyncio.gather(_swallow(reader), _swallow(far_reader))
+                # Each end has acknowledged what it sends, and learns nothing of what becomes of it.
+                far = asyncio.create_task(_swallow(far_reader))
+                await _swallow(reader)
+                if not self._for_good:
+                    far_writer.transport.abort()
+                await far
         finally:
             self._open -= ends
             self._silences.remove(silence)

@@ -123,7 +123,7 @@ async def test_a_silent_session_ends_at_the_server_too(way: Way, pool: asyncpg.P
         async with pool.acquire() as holder, holder.transaction():
             await holder.execute("LOCK TABLE module_embeddings_files_file")
             session = holder.get_server_pid()
-            way.link.silence()
+            way.link.silence(for_good=True)
             await holder.execute("SELECT 1")
 
     async def is_over() -> bool:

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from contracts.events.envelope import Event, MalformedEventError, read_event
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import FILES_EVENTS
+from services.chassis.messaging.fetch import fetch
 from tests.support.broker import Kafka
 from tests.support.files import PATIENCE, TENANT, FilesServer, Link, eventually, running_files
 from tests.support.postgres import Database
@@ -162,10 +163,9 @@ async def published(kafka: Kafka) -> list[Event]:
         for partition in partitions:
             await consumer.seek_to_beginning(partition)
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                for record in records:
-                    with suppress(MalformedEventError):
-                        found.append(read_event(record.headers, record.value))
+            for record in await fetch(kafka.settings, consumer, 500, timeout_ms=20):
+                with suppress(MalformedEventError):
+                    found.append(read_event(record.headers, record.value))
         return found
     finally:
         await consumer.stop()

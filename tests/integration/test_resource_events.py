@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from contracts.events.envelope import Event, EventType
 from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS
 from services.chassis.kernel.identifiers import uuid7
+from services.chassis.messaging.fetch import fetch
 from services.chassis.messaging.kafka import client_options
 from services.chassis.messaging.outbox import append_events
 from services.chassis.messaging.relay import OutboxRelay
@@ -98,11 +99,11 @@ async def dead_letter(kafka: Kafka, event: Event) -> dict[str, str]:
     await consumer.start()
     try:
         async with asyncio.timeout(30):
-            async for record in consumer:
-                headers = {name: value.decode(errors="replace") for name, value in record.headers if value}
-                if headers.get("ce_id") == str(event.event_id):
-                    return headers
-        raise AssertionError
+            while True:
+                for record in await fetch(kafka.settings, consumer, 500, timeout_ms=20):
+                    headers = {name: value.decode(errors="replace") for name, value in record.headers if value}
+                    if headers.get("ce_id") == str(event.event_id):
+                        return headers
     finally:
         await consumer.stop()
 

@@ -237,13 +237,14 @@ def test_a_reading_process_that_ends_after_its_parent_s_work_is_no_fault():
 
 
 WORKER = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from services.embeddings.adapters.extractors.sandbox import ExtractionLimits, SandboxedExtractor
 
 async def main():
     await SandboxedExtractor(ExtractionLimits()).extract(Path(sys.argv[1]), name="", media_type="")
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 asyncio.run(main())
 """
 

@@ -89,7 +89,10 @@ async def sizes(server: PostgresServer, chunks: int) -> tuple[Sizes, float, floa
         return await admin.fetchrow(SIZES, name)
 
     started = time.perf_counter()
-    await admin.execute(f"CREATE INDEX half ON {CHUNK} USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops)")
+    await admin.execute(
+        f"CREATE INDEX half ON {CHUNK} USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops)"
+        " WITH (ef_construction = 200)"
+    )
     built = chunks / (time.perf_counter() - started)
     await admin.execute("DELETE FROM module_embeddings_lexical_build")
     started = time.perf_counter()

@@ -53,7 +53,7 @@ DEFAULTS = SearchSettings.model_fields
 
 HALFVEC = """
 CREATE INDEX module_embeddings_file_chunk_half ON module_embeddings_file_chunk
-    USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops)
+    USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops) WITH (ef_construction = 200)
 """
 NEAREST = """
 SELECT id, 1 - (embedding <=> $1) AS score

@@ -164,6 +164,23 @@ async def test_every_technique_says_what_it_did_and_what_it_cost_and_every_query
     assert all(result["queries_score"] > 0 for result in found["results"])
 
 
+async def test_a_known_answer_that_is_of_no_use_for_another_question_is_said_to_be(
+    database: Database, tables: Index, model: OpenAiServer
+) -> None:
+    standalone = QUESTION.replace("?", " ahora?")
+    model.answers = lambda request: (
+        {"questions": [QUESTION]} if request.operation == "multi_query" else {"question": standalone}
+    )
+    async with searching(database, model) as http:
+        before = await http.post(SEARCH, json={"query": standalone, "multiQuery": 1})
+        after = await ask(http, multiQuery=1, rewrite=ALL["rewrite"])
+
+    assert before.json()["executed"]["techniques"][0]["status"] == "RAN"
+    report = reports(after)["multi_query"]
+    assert (report["status"], report["cached"], report["cost"]) == ("FAILED", True, 0)
+    assert queries(after) == [("rewritten", standalone), ("question", QUESTION)]
+
+
 async def test_a_context_asks_the_model_once_for_both_searches_and_quotes_by_its_order(
     database: Database, tables: Index, model: OpenAiServer
 ) -> None:

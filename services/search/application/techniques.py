@@ -194,20 +194,20 @@ class AskModel:
         if self.model is None:
             return None, TechniqueReport(name, TechniqueStatus.UNAVAILABLE, "no language model is configured")
         key = scope, sha256(repr((self.model.name, prompt)).encode()).digest()
-        if key in self.answers:
-            self.answers.move_to_end(key)
-            known, reason = check(self.answers[key])
-            return known, TechniqueReport(
-                name, TechniqueStatus.RAN, reason, self.model.name, tokens_in=0, tokens_out=0, cost=0, cached=True
-            )
         started = time.perf_counter()
+        cached = key in self.answers
         value, usage = None, Usage()
         try:
-            answer: Answer[Shape] = await self.model.answer(prompt, shape)
-            usage = answer.usage
-            value, reason = check(answer.value)
+            if cached:
+                usage = Usage(0, 0)
+                self.answers.move_to_end(key)
+                said: Shape = self.answers[key]
+            else:
+                answer: Answer[Shape] = await self.model.answer(prompt, shape)
+                usage, said = answer.usage, answer.value
+            value, reason = check(said)
             status = TechniqueStatus.RAN
-            self.answers[key] = answer.value
+            self.answers[key] = said
             if len(self.answers) > _ANSWERS_KEPT:
                 self.answers.popitem(last=False)
         except LanguageModelError as error:
@@ -223,6 +223,7 @@ class AskModel:
             tokens_out=usage.tokens_out,
             milliseconds=round(1000 * (time.perf_counter() - started)),
             cost=None if self.prices is None else self.prices.cost(usage),
+            cached=cached,
         )
         return value, report
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import wraps
 from typing import Any
 
 import asyncpg
@@ -46,6 +47,17 @@ _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AN
 _log = get_logger(__name__)
 
 
+def _watched_over(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The driver's method, with ``Connection.watched`` around it."""
+
+    @wraps(method)
+    async def watched_over(connection: Connection, *arguments: Any, **options: Any) -> Any:
+        with connection.watched():
+            return await method(connection, *arguments, **options)
+
+    return watched_over
+
+
 class Connection(asyncpg.Connection):  # type: ignore[misc]
     """A connection that a silent network ends as one that is cut, for the statement under way as for the next."""
 
@@ -64,30 +76,11 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
         self._url = url
         self._on_silence = on_silence
 
-    async def execute(self, *arguments: Any, **options: Any) -> Any:
-        """As the driver's, watched over."""
-        with self.watched():
-            return await super().execute(*arguments, **options)
-
-    async def fetch(self, *arguments: Any, **options: Any) -> Any:
-        """As the driver's, watched over."""
-        with self.watched():
-            return await super().fetch(*arguments, **options)
-
-    async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
-        """As the driver's, watched over."""
-        with self.watched():
-            return await super().fetchrow(*arguments, **options)
-
-    async def fetchval(self, *arguments: Any, **options: Any) -> Any:
-        """As the driver's, watched over."""
-        with self.watched():
-            return await super().fetchval(*arguments, **options)
-
-    async def copy_records_to_table(self, *arguments: Any, **options: Any) -> Any:
-        """As the driver's, watched over."""
-        with self.watched():
-            return await super().copy_records_to_table(*arguments, **options)
+    execute = _watched_over(asyncpg.Connection.execute)
+    fetch = _watched_over(asyncpg.Connection.fetch)
+    fetchrow = _watched_over(asyncpg.Connection.fetchrow)
+    fetchval = _watched_over(asyncpg.Connection.fetchval)
+    copy_records_to_table = _watched_over(asyncpg.Connection.copy_records_to_table)
 
     @contextmanager
     def watched(self) -> Iterator[None]:

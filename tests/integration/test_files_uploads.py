@@ -59,12 +59,10 @@ async def test_a_body_that_stops_leaves_the_file_waiting_then_failed_and_new_byt
     files: FilesServer,
 ) -> None:
     file_id = await files.register()
-    async with raw_request(files, f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1000") as (
-        _,
-        writer,
-    ):
+    head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1000"
+    async with raw_request(files, head) as (_, writer):
         writer.write(b"x" * 500)
-        await writer.drain()
+        await eventually(lambda: upload_has_begun(files))
     await garbage_is_collected(files)
     assert (await files.file(file_id))["status"] == "UPLOADING"
 
@@ -277,12 +275,10 @@ async def test_a_file_of_exactly_the_limit_is_accepted(files: FilesServer) -> No
 async def test_a_replacement_that_fails_leaves_the_stored_bytes(files: FilesServer) -> None:
     file_id = await files.upload(b"good")
 
-    async with raw_request(files, f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1000") as (
-        _,
-        writer,
-    ):
+    head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 1000"
+    async with raw_request(files, head) as (_, writer):
         writer.write(b"x" * 500)
-        await writer.drain()
+        await eventually(lambda: upload_has_begun(files))
     refused = await files.http.put(f"/files/{file_id}/content", content=b"x" * 50_001)
 
     assert refused.status_code == 413

@@ -158,7 +158,6 @@ def make_run(kind: str, tenant: str, **values: Any) -> SearchRun:
         scope=AccessScope(tenant),
         question=Question(1),
         criteria=FileChunkSearchCriteria("any", min_score=values.pop("min_score", None)),
-        rows=None,
         fragments=fragments,
         values={**words, **conditions, **values},
     )

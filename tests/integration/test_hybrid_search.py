@@ -583,9 +583,9 @@ async def test_an_answer_is_the_same_whatever_was_asked_before(tables: Index, se
     await tables.add_file(space, mine)
     index = index_over(search_pool, 0)
 
-    async def ask(asked: PostgresFileChunkIndex, text: str, rows: int) -> FoundFileChunks:
+    async def ask(asked: PostgresFileChunkIndex, text: str, top_n: int) -> FoundFileChunks:
         question = Question(space, direction(1, 0.3), text)
-        return await asked.search(SCOPE, question, FileChunkSearchCriteria(text), Fusion(), rows)
+        return await asked.search(SCOPE, question, FileChunkSearchCriteria(text, top_n), Fusion())
 
     first = await ask(index, "bomba", 10)
     await ask(index, "tubo", 10)

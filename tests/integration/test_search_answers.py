@@ -122,9 +122,9 @@ async def test_pages_give_every_match_once(
     for _ in range(20):
         index = chunk_index(search_pool, exact_up_to)  # each page from another process
 
-        async def find(top_n: int, rows: int, index: PostgresFileChunkIndex = index) -> FoundFileChunks:
+        async def find(top_n: int, index: PostgresFileChunkIndex = index) -> FoundFileChunks:
             criteria = FileChunkSearchCriteria("bomba", top_n)
-            return await index.search(SCOPE, question, criteria, Fusion(), rows)
+            return await index.search(SCOPE, question, criteria, Fusion())
 
         page = await read_page(find, size, after, asked=digest(mode), space=digest(space))
         given += [match.chunk_id for match in page.matches]
@@ -146,10 +146,9 @@ async def test_pages_of_resources_give_each_once_equal_ones_in_the_order_of_thei
         given, after = [], None
         index = resource_index(search_pool, exact_up_to)
 
-        async def find(top_n: int, rows: int, index: PostgresResourceIndex = index) -> FoundResources:
-            return await index.search(
-                SCOPE, Question(space, EAST), ResourceSearchCriteria("any", top_n=top_n), Fusion(), rows
-            )
+        async def find(top_n: int, index: PostgresResourceIndex = index) -> FoundResources:
+            criteria = ResourceSearchCriteria("any", top_n=top_n)
+            return await index.search(SCOPE, Question(space, EAST), criteria, Fusion())
 
         for _ in range(10):
             page = await read_page(find, 13, after, asked=digest(1), space=digest(1))

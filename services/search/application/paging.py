@@ -1,8 +1,4 @@
-"""Pages of one ranking: each result once, in one order, at most 1,000.
-
-How the legs are fused depends on how far they looked, so a ranking is built of reaches: all that the search for one
-page finds, then what a search for 200 and one for 1,000 find besides. Each is the same however much of it is read.
-"""
+"""Pages of one ranking, at most 1,000 results together: each the best that was not given yet, as the index is then."""
 
 from __future__ import annotations
 
@@ -10,10 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from services.search.domain.cursor import REACH, Cursor, digest
+from services.search.domain.cursor import REACH, Cursor, mark
 from services.search.domain.results import FileChunkMatch, Legs, ResourceMatch, Total
-
-_FURTHER = (200, REACH)
 
 Match = TypeVar("Match", FileChunkMatch, ResourceMatch)
 Match_co = TypeVar("Match_co", FileChunkMatch, ResourceMatch, covariant=True)
@@ -41,7 +35,7 @@ class Found(Protocol[Match_co]):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Match]):
-    """Some results, what the search that reached furthest did, and what to go on after, None when it is the last."""
+    """Some results, what the search for them did, and what to go on after, None when they are the last."""
 
     matches: tuple[Match, ...]
     legs: Legs
@@ -51,12 +45,12 @@ class Page(Generic[Match]):
 
 
 async def read_page(
-    find: Callable[[int, int], Awaitable[Found[Match]]], size: int, after: Cursor | None, *, asked: bytes, space: bytes
+    find: Callable[[int], Awaitable[Found[Match]]], size: int, after: Cursor | None, *, asked: bytes, space: bytes
 ) -> Page[Match]:
     """One page.
 
     Args:
-        find: searches for some results, its first argument, and returns up to so many candidates, its second.
+        find: searches for so many results.
         size: the most results of a page.
         after: the page goes on from there.
         asked: the digest of the question and its criteria.
@@ -68,27 +62,19 @@ async def read_page(
     """
     if after is not None:
         after.require(asked, space)
-    offset = 0 if after is None else after.offset
-    end = min(offset + size, REACH)
-    found = await find(size, end)
-    cached = found.cached
-    ranking = {match.key: match for match in found.matches}
-    for reach in _FURTHER:
-        if offset == 0 or len(ranking) >= end:
-            break
-        if reach > size:
-            found = await find(reach, end)
-            cached = cached and found.cached
-            for match in found.matches:
-                ranking.setdefault(match.key, match)
-    keys = list(ranking)[:end]
-    if after is not None:
-        after.require_given(keys[:offset])
-    is_last = len(keys) < end or end == REACH or (found.total.exact and found.total.count <= end)
+    given: tuple[bytes, ...] = () if after is None else after.given
+    reach = min(len(given) + size, REACH)
+    found = await find(reach)
+    marked = {mark(*match.identity): match for match in found.matches}
+    for one in given:
+        marked.pop(one, None)
+    page = tuple(marked.items())[: reach - len(given)]
+    all_found = len(found.matches) < reach or (found.total.exact and found.total.count <= len(found.matches))
+    is_last = reach == REACH or (all_found and len(page) == len(marked))
     return Page(
-        tuple(ranking[key] for key in keys[offset:]),
+        tuple(match for _, match in page),
         found.legs,
         found.total,
-        cached,
-        None if is_last else str(Cursor(end, asked, space, digest(*keys))),
+        found.cached,
+        None if is_last else str(Cursor(asked, space, given + tuple(one for one, _ in page))),
     )

@@ -101,16 +101,10 @@ class FileChunkIndex(Protocol):
     """The chunks of files, within the caller's scope and one embedding space."""
 
     async def search(
-        self,
-        scope: AccessScope,
-        question: Question,
-        criteria: FileChunkSearchCriteria,
-        fusion: Fusion,
-        rows: int | None = None,
+        self, scope: AccessScope, question: Question, criteria: FileChunkSearchCriteria, fusion: Fusion
     ) -> FoundFileChunks:
         """The chunks that the question's legs find, best first: ``top_n`` whenever so many pass the filter.
 
-        With ``rows``, as many of the candidates that a search for ``top_n`` has, which may be more than ``top_n``.
         By cosine or by BM25 where one leg runs, by the fused score where both do; equal ones by ``chunk_id``. When the
         lexical leg fails beside another, its error is in the legs.
 
@@ -138,12 +132,7 @@ class ResourceIndex(Protocol):
     """The resources of every type, within the caller's scope and one embedding space."""
 
     async def search(
-        self,
-        scope: AccessScope,
-        question: Question,
-        criteria: ResourceSearchCriteria,
-        fusion: Fusion,
-        rows: int | None = None,
+        self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
     ) -> FoundResources:
         """The resources that the question's legs find, as ``FileChunkIndex`` does; equal ones by type and id."""
 

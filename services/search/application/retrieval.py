@@ -39,12 +39,7 @@ class Index(Protocol[Criteria_contra, Match]):
     """What ``FileChunkIndex`` and ``ResourceIndex`` have in common."""
 
     async def search(
-        self,
-        scope: AccessScope,
-        question: Question,
-        criteria: Criteria_contra,
-        fusion: Fusion,
-        rows: int | None = None,
+        self, scope: AccessScope, question: Question, criteria: Criteria_contra, fusion: Fusion
     ) -> Found[Match]:
         """What the question's legs find, best first."""
 
@@ -143,8 +138,8 @@ class Retrieval:
         """The answer to the question as it was asked, from where the one before ended."""
         asked = replace(criteria, after=None)
 
-        async def find(top_n: int, rows: int) -> Found[Match]:
-            return await index.search(scope, ready.question, replace(asked, top_n=top_n), self.fusion, rows)
+        async def find(top_n: int) -> Found[Match]:
+            return await index.search(scope, ready.question, replace(asked, top_n=top_n), self.fusion)
 
         return await read_page(
             find,

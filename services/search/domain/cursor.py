@@ -1,14 +1,12 @@
-"""Where an answer ended, for the next to go on: which question, in which space, after how many and which results.
+"""Where an answer ended, for the next to go on: which question, in which space, and which results were given.
 
-It holds as long as the results before it are the same, in the same order; then a page repeats and loses nothing,
-whatever changed behind them.
+So the next page repeats none of them and loses none of the others, whatever has changed in the index meanwhile.
 """
 
 from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -17,8 +15,12 @@ from services.chassis.kernel.errors import ConflictError, InvalidInputError
 REACH = 1_000
 """Results that pages reach together."""
 
-_FORMAT = 1
+_FORMAT = 2
 _DIGEST_BYTES = 12
+_MARK_BYTES = 8
+_HEAD_BYTES = 1 + 2 * _DIGEST_BYTES
+
+CURSOR_MAX_CHARACTERS = 4 * -(-(_HEAD_BYTES + _MARK_BYTES * (REACH - 1)) // 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,14 @@ class Cursor:
     """``str(cursor)`` is what callers see; ``parse`` reads it.
 
     Attributes:
-        offset: how many results came before, 1 to 999.
         asked: the digest of the question and all its criteria.
         space: the digest of the embedding space's name.
-        given: the digest of the results before, in order.
+        given: the marks of the results before, 1 to 999 of them.
     """
 
-    offset: int
     asked: bytes
     space: bytes
-    given: bytes
+    given: tuple[bytes, ...]
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
@@ -44,17 +44,16 @@ class Cursor:
             raw = urlsafe_b64decode(text)
         except (ValueError, binascii.Error):
             raw = b""
-        offset = int.from_bytes(raw[1:3], "big")
-        if len(raw) != 3 + 3 * _DIGEST_BYTES or raw[0] != _FORMAT or not 0 < offset < REACH:
+        digests, marks = raw[1:_HEAD_BYTES], raw[_HEAD_BYTES:]
+        if raw[:1] != bytes([_FORMAT]) or len(marks) % _MARK_BYTES or not 0 < len(marks) < REACH * _MARK_BYTES:
             raise InvalidInputError(
                 "INVALID_CURSOR", "after is no cursor", where="after", remedy="give next of the answer before"
             )
-        digests = (raw[at : at + _DIGEST_BYTES] for at in range(3, len(raw), _DIGEST_BYTES))
-        return cls(offset, *digests)
+        given = tuple(marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES))
+        return cls(digests[:_DIGEST_BYTES], digests[_DIGEST_BYTES:], given)
 
     def __str__(self) -> str:
-        raw = bytes([_FORMAT]) + self.offset.to_bytes(2, "big") + self.asked + self.space + self.given
-        return urlsafe_b64encode(raw).decode()
+        return urlsafe_b64encode(bytes([_FORMAT]) + self.asked + self.space + b"".join(self.given)).decode()
 
     def require(self, asked: bytes, space: bytes) -> None:
         """Check that the question is the same.
@@ -71,12 +70,12 @@ class Cursor:
                 remedy="repeat all parameters of the question that it was given for, or leave it out",
             )
         if self.space != space:
-            raise _expired("another embedding space is active")
-
-    def require_given(self, identities: Iterable[object]) -> None:
-        """Check that the results before are the same. Raises ConflictError ``CURSOR_EXPIRED``."""
-        if self.given != digest(*identities):
-            raise _expired("the index has changed among the results before")
+            raise ConflictError(
+                "CURSOR_EXPIRED",
+                "another embedding space is active since",
+                where="after",
+                remedy="begin again without after",
+            )
 
 
 def digest(*parts: object) -> bytes:
@@ -84,5 +83,6 @@ def digest(*parts: object) -> bytes:
     return sha256(repr(parts).encode()).digest()[:_DIGEST_BYTES]
 
 
-def _expired(reason: str) -> ConflictError:
-    return ConflictError("CURSOR_EXPIRED", f"{reason} since", where="after", remedy="begin again without after")
+def mark(*parts: object) -> bytes:
+    """What a result is told by in a cursor: as short as keeps a thousand apart."""
+    return digest(*parts)[:_MARK_BYTES]

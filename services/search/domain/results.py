@@ -115,6 +115,11 @@ class FileChunkMatch:
         return ("chunk", self.chunk_id)
 
     @property
+    def identity(self) -> tuple[int, int, str]:
+        """What it is still told by when its file was read again, and its text stayed."""
+        return (self.file_id, self.position, self.text)
+
+    @property
     def passage(self) -> str:
         """What a reader judges it by."""
         return self.text
@@ -219,6 +224,11 @@ class ResourceMatch:
     def key(self) -> tuple[str, int]:
         """What tells resources apart."""
         return (self.entity_type, self.entity_id)
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """What it is still told by when it was changed."""
+        return self.key
 
     @property
     def passage(self) -> str:

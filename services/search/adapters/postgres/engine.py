@@ -51,7 +51,6 @@ class SearchRun:
         scope: whose rows are looked at.
         question: what is looked for.
         criteria: how many rows, and from which score on.
-        rows: as many instead, where it is more than none.
         fragments: conditions, by name.
         values: what fragments and templates bind besides.
     """
@@ -66,7 +65,6 @@ class SearchRun:
         scope: AccessScope,
         question: Question,
         criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
-        rows: int | None,
         fragments: Mapping[str, str],
         values: Mapping[str, object],
     ) -> None:
@@ -75,7 +73,7 @@ class SearchRun:
         self._ef_search = bounds.ef_search
         self._fragments = {
             **fragments,
-            **_written(space=question.space_id, rows=rows or criteria.top_n, candidates=bounds.candidates),
+            **_written(space=question.space_id, rows=criteria.top_n, candidates=bounds.candidates),
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }

@@ -61,19 +61,14 @@ class PostgresFileChunkIndex:
         self._sizes: dict[tuple[str, int], tuple[int, Size]] = {}
 
     async def search(
-        self,
-        scope: AccessScope,
-        question: Question,
-        criteria: FileChunkSearchCriteria,
-        fusion: Fusion,
-        rows: int | None = None,
+        self, scope: AccessScope, question: Question, criteria: FileChunkSearchCriteria, fusion: Fusion
     ) -> FoundFileChunks:
         """The chunks that the question's legs find, best first. Raises NotFoundError for an unknown file."""
         wanted, key = criteria.filter, (scope.tenant_id, question.space_id)
         with _tracer.start_as_current_span("find chunks") as span:
             async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
                 version, words = await read_version(connection, scope, question, self._bounds.timeout_seconds)
-                list_of = list_key(scope, question, criteria, fusion, rows)
+                list_of = list_key(scope, question, criteria, fusion)
                 known = self._lists.find(list_of, version)
                 if known is not None:
                     return replace(known, cached=True)
@@ -87,7 +82,6 @@ class PostgresFileChunkIndex:
                     scope=scope,
                     question=question,
                     criteria=criteria,
-                    rows=rows,
                     fragments=fragments,
                     values={**values, **words},
                 )

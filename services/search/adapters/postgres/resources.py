@@ -47,18 +47,13 @@ class PostgresResourceIndex:
         self._lists: ResultLists[FoundResources] = ResultLists(cached_characters)
 
     async def search(
-        self,
-        scope: AccessScope,
-        question: Question,
-        criteria: ResourceSearchCriteria,
-        fusion: Fusion,
-        rows: int | None = None,
+        self, scope: AccessScope, question: Question, criteria: ResourceSearchCriteria, fusion: Fusion
     ) -> FoundResources:
         """The resources that the question's legs find, best first."""
         with _tracer.start_as_current_span("find resources") as span:
             async with self._pool.acquire(timeout=self._bounds.timeout_seconds) as connection:
                 version, words = await read_version(connection, scope, question, self._bounds.timeout_seconds)
-                list_of = list_key(scope, question, criteria, fusion, rows)
+                list_of = list_key(scope, question, criteria, fusion)
                 known = self._lists.find(list_of, version)
                 if known is not None:
                     return replace(known, cached=True)
@@ -71,7 +66,6 @@ class PostgresResourceIndex:
                     scope=scope,
                     question=question,
                     criteria=criteria,
-                    rows=rows,
                     fragments=fragments,
                     values={**values, **words, "types": list(criteria.entity_types) or self._known_types},
                 )

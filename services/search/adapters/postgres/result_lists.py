@@ -40,10 +40,10 @@ async def read_version(
     return words.pop("version"), words
 
 
-def list_key(scope: AccessScope, question: Question, criteria: Hashable, fusion: Fusion, rows: int | None) -> Hashable:
+def list_key(scope: AccessScope, question: Question, criteria: Hashable, fusion: Fusion) -> Hashable:
     """What two searches with the same list have in common, besides the version."""
     vector = None if question.vector is None else sha256(question.vector.tobytes()).digest()
-    return scope, question.space_id, vector, question.text, criteria, fusion, rows
+    return scope, question.space_id, vector, question.text, criteria, fusion
 
 
 class ResultLists(Generic[Found]):

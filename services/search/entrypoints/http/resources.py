@@ -12,7 +12,7 @@ from services.chassis.http.parameters import WholeNumber
 from services.search.application.read_resource import ReadResource
 from services.search.application.search_resources import SearchResources
 from services.search.domain.criteria import TOP_N_DEFAULT, ResourceKey, ResourceSearchCriteria, SearchMode
-from services.search.domain.cursor import Cursor
+from services.search.domain.cursor import CURSOR_MAX_CHARACTERS, Cursor
 from services.search.domain.results import ResourceSearchResult, StoredResource
 from services.search.entrypoints.http.filters import ResourceFilterParameters
 from services.search.entrypoints.http.techniques import TechniqueParameters
@@ -33,7 +33,7 @@ class ResourceSearchRequest(TechniqueParameters, ResourceFilterParameters):
     after: str | None = Field(
         default=None,
         description="Go on after this: `next` of the answer before. Everything else must be as it was.",
-        max_length=100,
+        max_length=CURSOR_MAX_CHARACTERS,
     )
 
 

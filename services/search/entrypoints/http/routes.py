@@ -18,7 +18,7 @@ from services.search.domain.criteria import (
     PageRanges,
     SearchMode,
 )
-from services.search.domain.cursor import Cursor
+from services.search.domain.cursor import CURSOR_MAX_CHARACTERS, Cursor
 from services.search.domain.results import FileChunks, FileChunkSearchResult
 from services.search.entrypoints.http.filters import ChunkFilterParameters
 from services.search.entrypoints.http.techniques import TechniqueParameters
@@ -39,7 +39,7 @@ class FileChunkSearchRequest(TechniqueParameters, ChunkFilterParameters):
     after: str | None = Field(
         default=None,
         description="Go on after this: `next` of the answer before. Everything else must be as it was.",
-        max_length=100,
+        max_length=CURSOR_MAX_CHARACTERS,
     )
     file_id: int | None = Field(default=None, description="Look into this file only.")
     exact: bool = Field(

@@ -33,7 +33,7 @@ def calibrate(
 ) -> None:
     """Show how scores of relevant and irrelevant pairs lie, and propose a --min-score for a precision."""
     with measuring(as_json=as_json):
-        from cli.measuring import calibration, plots  # noqa: PLC0415 - needs an extra
+        from cli.measuring import calibration, evaluation, plots  # noqa: PLC0415 - needs an extra
         from cli.measuring.datasets import read_dataset  # noqa: PLC0415
         from cli.measuring.scratch import scratch_documents  # noqa: PLC0415
         from cli.measuring.stack import run_in_scratch  # noqa: PLC0415
@@ -43,6 +43,8 @@ def calibrate(
             asked = asked.sample(sample, seed)
 
         async def work(client: CauceClient, screen: Screen) -> bool:
+            if asked is not None:
+                await evaluation.ask_long_ones(client, asked.questions)
             pairs = calibration.translations()
             async with scratch_documents(client, screen, pairs.documents) as documents:
                 scores = await calibration.collect(client, screen, pairs, documents)

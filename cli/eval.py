@@ -61,8 +61,10 @@ def evaluate(
         before = None if baseline is None else evaluation.read_baseline(baseline, asked)
 
         async def work(client: CauceClient, screen: Screen) -> bool:
+            long = await evaluation.ask_long_ones(client, asked.questions) if evaluation.by_meaning(specs) else []
             async with scratch_documents(client, screen, asked.documents) as documents:
                 outcomes, first = await evaluation.evaluate(client, screen, asked, documents, specs)
+            first = [*long, *first]
             told, values = evaluation.report(asked, documents, specs, outcomes, first, seed=seed, baseline=before)
             if save is not None:
                 evaluation.save(save, told, asked, values)

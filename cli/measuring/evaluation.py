@@ -21,6 +21,8 @@ from cli.render import Screen
 
 COSTS = ("answers_cached", "query_vectors", "model_calls", "tokens_in", "tokens_out", "cost")
 COMPARED = ("nDCG@10", "MRR@10", "R@1")
+SHORT_CHARACTERS = 500
+"""What every model reads at once: none has more tokens for a text than characters, but for a few at its ends."""
 
 TECHNIQUES: Mapping[str, Answer] = {
     "rewrite": {"rewrite": {"history": []}},
@@ -120,26 +122,56 @@ def _parameter(given: str) -> tuple[str, Any]:
         return name, value
 
 
+async def ask_long_ones(client: CauceClient, questions: Sequence[JudgedQuestion]) -> list[float]:
+    """Ask by meaning those that a model may refuse, while there is nothing to find yet. Return the times.
+
+    Raises:
+        CommandError: ``QUERY_TOO_LONG``, with the question.
+    """
+    times = []
+    for question in questions:
+        if len(question.text) > SHORT_CHARACTERS:
+            try:
+                times.append(await first_ask(client, question))
+            except CommandError as error:
+                if error.code != "QUERY_TOO_LONG":
+                    raise
+                where = f"question {question.id}"
+                raise CommandError(error.code, error.detail, where=where, remedy=error.remedy) from error
+    return times
+
+
 async def evaluate(
     client: CauceClient, screen: Screen, dataset: Dataset, documents: ScratchDocuments, specs: Sequence[RunSpec]
 ) -> tuple[list[Outcome], list[float]]:
     """Ask every question in every way, one at a time. Return the outcomes, and the times of the first of all answers.
 
     The ways take turns in being first, so that what happens on the machine meanwhile is shared among them. Each finds
-    the question's vector known: computing it is in the first time alone.
+    the question's vector known: computing it is in the first time alone, and those of long questions, which have been
+    asked before, are not in it.
     """
     outcomes = [Outcome() for _ in specs]
     first: list[float] = []
     with screen.counting("questions asked", len(dataset.questions)) as step:
         for number, question in enumerate(dataset.questions):
-            if any(spec.mode != "lexical" for spec in specs):
-                first.append((await ask(client, {"query": question.text, "topN": 1, "mode": "semantic"}))[1])
+            if by_meaning(specs) and len(question.text) <= SHORT_CHARACTERS:
+                first.append(await first_ask(client, question))
             turn = number % len(specs)
             for at in (*range(turn, len(specs)), *range(turn)):
                 answer, milliseconds = await ask(client, specs[at].body(question, documents.top_n))
                 outcomes[at].add(documents.ranking(answer["results"]), milliseconds, answer["executed"])
             step()
     return outcomes, first
+
+
+def by_meaning(specs: Sequence[RunSpec]) -> bool:
+    """Whether any of the ways needs the questions' vectors."""
+    return any(spec.mode != "lexical" for spec in specs)
+
+
+async def first_ask(client: CauceClient, question: JudgedQuestion) -> float:
+    """The milliseconds of an answer for which the question's vector is computed."""
+    return (await ask(client, {"query": question.text, "topN": 1, "mode": "semantic"}))[1]
 
 
 async def ask(client: CauceClient, body: Answer) -> tuple[Answer, float]:

@@ -26,10 +26,11 @@ CAUCE = (sys.executable, "-P", "-m", "cli.main")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: its exit status and the JSON lines that it printed."""
+    """How a command ended: its exit status, the JSON lines that it printed, and what it said to people."""
 
     status: int
     lines: list[dict[str, Any]]
+    said: str
 
 
 class CauceStack:
@@ -74,7 +75,8 @@ class CauceStack:
         """Run a command with ``--json`` on this stack."""
         command = (*CAUCE, *map(str, arguments), "--json", "--data-dir", str(self.data_dir))
         done = subprocess.run(command, capture_output=True, timeout=120, check=False)
-        return Outcome(done.returncode, [json.loads(line) for line in done.stdout.splitlines()])
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return Outcome(done.returncode, lines, done.stderr.decode())
 
 
 @pytest.fixture(scope="session")

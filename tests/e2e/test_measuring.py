@@ -119,3 +119,22 @@ def test_a_bad_set_ends_before_anything_is_sent(stack: CauceStack, tmp_path: Pat
     outcome = stack.cauce("eval", path)
     assert outcome.status == 1
     assert outcome.lines[0]["error"]["where"] == f"{path}, line 2"
+
+
+@pytest.mark.parametrize("command", ["eval", "calibrate"])
+def test_a_question_that_the_model_cannot_read_ends_before_anything_is_sent(
+    stack: CauceStack, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "long.jsonl"
+    rows: list[dict[str, Any]] = [{"id": "a", "text": "水泵"}, {"question": "泵?", "relevant": ["a"]}]
+    rows.append({"id": "endless", "question": "".join(map(chr, range(0x4E00, 0x5400))), "relevant": ["a"]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    outcome = stack.cauce(command, path)
+
+    assert outcome.status == 1
+    error = outcome.lines[0]["error"]
+    assert (error["code"], error["where"]) == ("QUERY_TOO_LONG", "question endless")
+    assert "sent" not in outcome.said
+    if command == "eval":
+        assert stack.cauce(command, path, "--mode", "lexical").status == 0

@@ -241,13 +241,16 @@ async def test_what_is_not_there_is_not_found(files: FilesServer) -> None:
             assert (answer.status_code, answer.json()["code"]) == expected
 
 
-async def test_a_resource_is_announced_again_as_it_is(files: FilesServer) -> None:
+async def test_a_resource_is_announced_again_as_it_is_under_a_new_revision(files: FilesServer) -> None:
     created = (await files.http.put("/resources/variable/1", json=DEFINITION)).json()
     answer = await files.http.post("/resources/variable/1/retry")
     assert answer.status_code == 202, answer.text
     first, second = await files.events()
     assert first == second
-    assert (await files.http.get("/resources/variable/1")).json() == created
+    now = (await files.http.get("/resources/variable/1")).json()
+    assert now.pop("revision") > created.pop("revision")
+    assert now.pop("updated_at") > created.pop("updated_at")
+    assert now == created
     assert (await files.http.post("/resources/variable/2/retry")).json()["code"] == "RESOURCE_NOT_FOUND"
 
 

@@ -10,10 +10,13 @@ from uuid import uuid4
 import pytest
 
 from contracts.events.envelope import Event
+from services.chassis.kernel.scope import AccessScope
+from services.chassis.postgres.pool import create_pool
 from services.embeddings.domain import resource_text
 from services.embeddings.domain.errors import LeaseLostError
+from services.files.adapters.postgres.resources import PostgresResources
 from tests.support.postgres import Database
-from tests.support.resources import REFUSED, ResourceWorld, resource_world, vector_of
+from tests.support.resources import REFUSED, TENANT, ResourceWorld, resource_world, vector_of
 
 BATCH = 100
 
@@ -65,8 +68,7 @@ async def test_the_same_text_under_another_name_costs_no_call(world: ResourceWor
 
 
 async def test_a_vector_of_another_space_is_made_again(world: ResourceWorld) -> None:
-    event = await world.put("variable", 5, "Inlet flow")
-    await world.mark_and_drain(event)
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow"))
     other = await world.admin.fetchval(
         "INSERT INTO module_embeddings_space (name, provider, model, native_dimensions, convention, state)"
         " VALUES ('other', 'x', 'x', 768, 'x', 'BUILDING') RETURNING id"
@@ -74,7 +76,7 @@ async def test_a_vector_of_another_space_is_made_again(world: ResourceWorld) -> 
     await world.admin.execute("UPDATE module_embeddings_space SET state = 'RETIRED' WHERE id <> $1", other)
     await world.admin.execute("UPDATE module_embeddings_space SET state = 'ACTIVE' WHERE id = $1", other)
     world.embed = replace(world.embed, space_id=other)
-    await world.mark_and_drain(event)
+    await world.mark_and_drain(await world.put("variable", 5, "Inlet flow"))
     assert len(world.embedder.calls) == 2
     assert await world.admin.fetchval("SELECT space_id FROM module_embeddings_variable") == other
 
@@ -92,12 +94,11 @@ async def test_statements_per_resource_stay_few(world: ResourceWorld) -> None:
     await world.mark_and_drain(*warm_up, await world.delete("variable", 999))
     events = [await world.put("variable", number, f"Variable {number}", customer=1) for number in range(1, BATCH + 1)]
     counts = {}
-    for occasion in ("made", "changed", "announced again"):
+    for occasion in ("made", "changed", "asked for again"):
         counts[occasion] = await count_statements(world, events)
-        if occasion == "made":
-            await world.source.execute("UPDATE module_variable_variable SET unit = 'bar'")
+        await world.source.execute("UPDATE module_variable_variable SET unit = 'bar'")
     mark = 4
-    assert counts == {"made": (mark, 18), "changed": (mark, 14), "announced again": (mark, 11)}
+    assert counts == {"made": (mark, 18), "changed": (mark, 14), "asked for again": (mark, 11)}
 
 
 async def count_statements(world: ResourceWorld, events: list[Event]) -> tuple[int, int]:
@@ -208,9 +209,8 @@ async def test_a_resource_deleted_while_it_is_embedded_leaves_nothing_behind(wor
 
 
 async def test_a_resource_whose_deletion_was_never_announced_is_removed_when_it_is_read(world: ResourceWorld) -> None:
-    event = await world.put("variable", 5, "Flow")
-    await world.mark_and_drain(event)
-    await world.mirror.mark([event])
+    await world.mark_and_drain(await world.put("variable", 5, "Flow"))
+    await world.mirror.mark([await world.put("variable", 5, "Flow")])
     await world.delete("variable", 5)
     await world.drain()
     assert await world.state("variable", 5) is None
@@ -329,6 +329,45 @@ async def test_a_change_that_came_during_an_attempt_has_nothing_of_that_attempt(
         assert (state["status"], state["error_code"], state["attempts"]) == ("PENDING", None, 0)
     await world.drain()
     assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
+async def test_a_repeated_event_takes_nothing_from_an_attempt_and_gives_no_new_ones(world: ResourceWorld) -> None:
+    variable = await world.put("variable", 5, "Flow")
+    query = await world.put("query", 7, "Total", variables=[5])
+    await world.mark_and_drain(variable, query)
+    await world.mirror.mark([await world.put("variable", 5, "Another flow")])  # and so the query, which reads it
+    for batch in await world.work.claim(2):
+        await world.work.give_back(batch, "TRANSIENT_FAULT", "boom", delay_seconds=0, counts=True)
+    under_way = await world.work.claim(2)
+
+    await world.mirror.mark([variable, query, world.changed("variable", 5)])
+
+    states = [await world.state("variable", 5), await world.state("query", 7)]
+    assert [(state["attempts"], state["error_message"]) for state in states] == [(2, "boom")] * 2
+    for batch in under_way:
+        await world.embed(batch)
+    assert await world.text("query", 7) == "# Total\n\n## Uses\n\n- Another flow"
+    assert [(await world.state(*key))["status"] for key in (("variable", 5), ("query", 7))] == ["COMPLETED"] * 2
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "FAILED"])
+async def test_what_ended_is_looked_at_again_on_retry_and_not_by_a_repeated_event(
+    world: ResourceWorld, database: Database, end: str
+) -> None:
+    event = await world.put("variable", 5, "Flow")
+    await world.mirror.mark([event])
+    batch = await world.claim_one()
+    await (world.embed(batch) if end == "COMPLETED" else world.work.fail(batch, "ATTEMPTS_EXHAUSTED", "gave up"))
+
+    await world.mirror.mark([event])
+    assert (await world.state("variable", 5))["status"] == end
+    async with await create_pool(database.files_url, application_name="files") as pool:
+        catalogue = PostgresResources(pool)
+        assert await catalogue.announce(AccessScope(TENANT), world.types["variable"], 5)
+        assert not await catalogue.announce(AccessScope("other"), world.types["variable"], 5)
+    await world.mirror.mark([event])
+
+    assert (await world.claim_one()).attempts == 1
 
 
 async def test_a_resource_that_failed_twice_is_tried_alone(world: ResourceWorld) -> None:

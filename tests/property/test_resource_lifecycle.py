@@ -203,6 +203,14 @@ class ResourceLifecycle:
         assert {row["status"] for row in states} <= {"COMPLETED"}
         return found
 
+    def _resource_of(self, event: Event) -> tuple[str, int]:
+        (type_name,) = (one.name for one in self.world.types.values() if event.type in (one.changed, one.deleted))
+        return type_name, event.aggregate_id
+
+    async def _mirrored(self) -> list[Any]:
+        rows = await self.world.admin.fetch("SELECT * FROM module_embeddings_resource ORDER BY entity_type, entity_id")
+        return list(rows)
+
     async def _start(self, batch: ClaimedBatch) -> tuple[PausingWork, asyncio.Task[None]]:
         work = PausingWork(self.world.work)
         real = self.world.embed
@@ -217,7 +225,12 @@ class ResourceLifecycle:
             self._deliver([event])
 
     def _deliver(self, events: Sequence[Event]) -> None:
+        """Those of what is there once more as well, which is to change nothing."""
         self.run(self.world.mirror.mark(events))
+        once = self.run(self._mirrored())
+        there = {(row["entity_type"], row["entity_id"]) for row in once}
+        self.run(self.world.mirror.mark([event for event in events if self._resource_of(event) in there]))
+        assert self.run(self._mirrored()) == once
         self.delivered |= {event.event_id for event in events}
 
 

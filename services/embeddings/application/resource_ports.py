@@ -83,7 +83,8 @@ class ResourceMirror(Protocol):
     async def mark(self, events: Sequence[Event]) -> list[Fan]:
         """Take a batch of catalogue events in one transaction, each with all that is made from what changed.
 
-        Repeating it, or its order, changes nothing in the end. Returns what had readers.
+        The repetition of a change changes nothing, that of a deletion, or their order, nothing in the end. Returns what
+        had readers.
         """
 
     async def sweep(self) -> dict[str, Counter[str]]:

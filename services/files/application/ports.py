@@ -99,7 +99,7 @@ class Resources(Protocol):
         """Resources with an id above ``after``, in order of id."""
 
     async def announce(self, scope: AccessScope, type_: ResourceType, resource_id: int) -> bool:
-        """Announce the resource as if it had changed. Returns whether there is one."""
+        """Announce the resource as it is, under a new revision. Returns whether there is one."""
 
 
 class Upkeep(Protocol):

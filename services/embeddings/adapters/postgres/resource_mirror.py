@@ -28,8 +28,6 @@ IN_FLIGHT_SECONDS = 60.0
 STUCK_SECONDS = 300.0
 EXHAUSTED_SECONDS = 3_600.0
 """How long a resource that was given up is left alone."""
-HEAD_START_SECONDS = 600.0
-"""A change goes so far ahead in the queue of what follows from changes, and of what a sweep found."""
 
 _PACKAGE = "services.embeddings"
 
@@ -52,11 +50,14 @@ class PostgresResourceMirror:
         }
 
     async def mark(self, events: Sequence[Event]) -> list[Fan]:
-        """Take a batch of catalogue events in one transaction, each with all that is made from what changed."""
+        """Take a batch of catalogue events in one transaction, each with all that is made from what changed.
+
+        The repetition of a change changes nothing; that of a deletion marks what was made from it once more.
+        """
         wishes = [
             Wish(self._type_of[str(event.type)], event.aggregate_id, event.time, event.traceparent) for event in events
         ]
-        return await self._mark(wishes, HEAD_START_SECONDS)
+        return await self._mark(wishes, by_events=True)
 
     async def sweep(self) -> dict[str, Counter[str]]:
         """Repair what events did not bring. Return counts by reason, by type; nothing for a type that is well.
@@ -104,13 +105,13 @@ class PostgresResourceMirror:
         wanted = [row for row in rows if row["reason"] not in ("STUCK", "UNOWNED")]
         wishes = [Wish(type_.name, row["entity_id"], row["changed_at"] or now, None) for row in wanted]
         for start in range(0, len(wishes), SWEEP_BATCH):
-            await self._mark(wishes[start : start + SWEEP_BATCH], 0.0)
+            await self._mark(wishes[start : start + SWEEP_BATCH], by_events=False)
         return Counter(row["reason"] for row in rows)
 
-    async def _mark(self, wishes: Sequence[Wish], head_start: float) -> list[Fan]:
+    async def _mark(self, wishes: Sequence[Wish], *, by_events: bool) -> list[Fan]:
         """Mark them and their readers; remove those that the source of record has no more."""
         async with self._pool.acquire() as connection, connection.transaction():
-            rows = await mark(connection, self._types, wishes, self._rest_seconds, head_start)
+            rows = await mark(connection, self._types, wishes, self._rest_seconds, by_events=by_events)
             absent = [row for row in rows if not row["present"]]
             if absent:
                 await _remove(connection, absent)

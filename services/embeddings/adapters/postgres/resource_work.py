@@ -35,6 +35,8 @@ from services.embeddings.domain.resource_work import (
 MOST_IN_BATCH = 100
 REST_SECONDS = 3.0
 """How long a resource rests after a reconcile: a burst of changes costs a call at its start and one at its end."""
+HEAD_START_SECONDS = 600.0
+"""A change goes so far ahead in the queue of what follows from changes, and of what a sweep found."""
 
 _PACKAGE = "services.embeddings"
 
@@ -194,7 +196,7 @@ class PostgresResourceWork:
         if removed:
             now = datetime.now(UTC)
             wishes = [Wish(batch.entity_type, row["entity_id"], now, None) for row in removed]
-            await mark(connection, self._types, wishes, self._rest_seconds)
+            await mark(connection, self._types, wishes, self._rest_seconds, by_events=False)
         return removed
 
     async def _store(
@@ -259,9 +261,13 @@ async def mark(
     types: Mapping[str, ResourceType],
     wishes: Sequence[Wish],
     rest_seconds: float,
-    head_start: float = 0.0,
+    *,
+    by_events: bool,
 ) -> list[asyncpg.Record]:
-    """Mark resources and their readers. Returns for each whether the source of record has it, and its readers."""
+    """Mark resources and their readers. Returns for each whether the source of record has it, and its readers.
+
+    What events ask for goes ahead in the queue, and nothing that they ask for once more is marked again.
+    """
     pairs = [(type_.name, read) for type_ in types.values() for read in type_.reads]
     rows: list[asyncpg.Record] = await connection.fetch(
         load_query(_PACKAGE, "mark_resources"),
@@ -269,7 +275,8 @@ async def mark(
         [reader for reader, _ in pairs],
         [read for _, read in pairs],
         rest_seconds,
-        head_start,
+        HEAD_START_SECONDS if by_events else 0.0,
+        by_events,
     )
     return rows
 

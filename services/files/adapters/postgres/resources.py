@@ -57,13 +57,13 @@ class PostgresResources:
         return [_resource(row, type_) for row in rows]
 
     async def announce(self, scope: AccessScope, type_: ResourceType, resource_id: int) -> bool:
-        """Announce the resource as if it had changed. Returns whether there is one."""
+        """Announce the resource as it is, under a new revision. Returns whether there is one."""
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(_sql("find_resources", type_), scope.tenant_id, [resource_id])
-            if row is not None:
-                event = new_event(type_.changed, resource_id, row["name"], scope.tenant_id)
+            name = await connection.fetchval(_sql("raise_resource_revision", type_), scope.tenant_id, resource_id)
+            if name is not None:
+                event = new_event(type_.changed, resource_id, name, scope.tenant_id)
                 await append_events(connection, OUTBOX, CATALOG_EVENTS, [event])
-        return row is not None
+        return name is not None
 
 
 async def _put(

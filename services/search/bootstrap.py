@@ -118,7 +118,9 @@ def build_app(settings: SearchSettings, models: ModelSettings) -> FastAPI:
             if language_model is not None:
                 resources.push_async_callback(language_model.aclose)
             wordings = PostgresWordings(pool, timeout_seconds=timeout)
-            retrieval = Retrieval(questions, AskModel(language_model, wordings, models.language.prices), fusion)
+            language = models.language
+            ask = AskModel(language_model, wordings, language.timeout_seconds, language.prices)
+            retrieval = Retrieval(questions, ask, fusion)
             app.state.search_file_chunks = SearchFileChunks(retrieval, index)
             app.state.read_file_chunks = ReadFileChunks(index)
             resources_index = PostgresResourceIndex(pool, types, bounds, cached_characters=cached)

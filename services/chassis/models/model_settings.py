@@ -19,7 +19,7 @@ class LanguageSettings:
         model: its name at the provider; of Gemini a default, of others needed.
         base_url: of an ``openai`` server, up to and with its version, as in ``http://127.0.0.1:8000/v1``.
         api_key: of an ``openai`` server that wants one; Gemini has its own.
-        timeout_seconds: the longest wait for an answer, with retries and waits for quota.
+        timeout_seconds: the longest wait for an answer, with retries and waits for quota, and for all of one search.
         concurrency: calls of this process under way at once.
         prices: for costs in answers.
     """

@@ -62,6 +62,7 @@ class Prepared:
     """A question, and what the language model made of it: it can be looked up in several indexes."""
 
     ready: ReadyQuestion
+    ask: AskModel
     asked: tuple[_Asked, ...]
     reports: tuple[TechniqueReport, ...]
 
@@ -81,10 +82,15 @@ class Retrieval:
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         ready = await self.questions.prepare(scope, criteria.query_text, criteria.mode, criteria.min_score)
-        reports: list[TechniqueReport] = []
-        asked = await self._rewritten(scope, criteria, ready, reports)
-        asked += await self._further(scope, criteria, ready, asked, reports)
-        return Prepared(ready, tuple(asked), tuple(reports))
+        ask = self.ask.begun()
+        asked, rewriting = await self._rewritten(scope, criteria, ready, ask)
+        # Asked for at the same time.
+        (variants, multi_query), (hypothetical, hyde) = await asyncio.gather(
+            self._variants(scope, criteria.techniques.multi_query, ready, ask, asked),
+            self._hypothetical(scope, criteria.techniques.hyde, ready, ask, asked[0]),
+        )
+        reports = tuple(report for report in (rewriting, multi_query, hyde) if report is not None)
+        return Prepared(ready, ask, (*asked, *variants, *hypothetical), reports)
 
     async def __call__(
         self, scope: AccessScope, criteria: Criteria, index: Index[Criteria, Match], prepared: Prepared | None = None
@@ -103,10 +109,10 @@ class Retrieval:
             UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
         """
         wanted = criteria.techniques
-        reports: list[TechniqueReport] = []
+        reports: tuple[TechniqueReport, ...] = ()
         if prepared is None:
             prepared = await self.prepare(scope, criteria)
-            reports += prepared.reports
+            reports = prepared.reports
         ready, asked = prepared.ready, prepared.asked
         if not wanted:
             page = await self._page(scope, criteria, ready, index)
@@ -127,9 +133,10 @@ class Retrieval:
             if asked[0].question.vector is None:
                 total = Total(max(total.count, len(matches)), exact=False, reason="of the first query")
         if wanted.rerank is not None:
-            matches = await self._reranked(scope, asked[0].query.text, matches, wanted.rerank, reports)
+            matches, reranking = await self._reranked(scope, prepared.ask, asked[0].query, matches, wanted.rerank)
+            reports += (reranking,)
         queries = tuple(each.query for each in asked)
-        executed = ready.executed(found.legs, self.fusion, queries, tuple(reports))
+        executed = ready.executed(found.legs, self.fusion, queries, reports)
         return matches[: criteria.top_n], total, None, executed
 
     async def _page(
@@ -154,63 +161,44 @@ class Retrieval:
         scope: AccessScope,
         criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
         ready: ReadyQuestion,
-        reports: list[TechniqueReport],
-    ) -> list[_Asked]:
+        ask: AskModel,
+    ) -> tuple[list[_Asked], TechniqueReport | None]:
         """The question, after its rewritten form if there is one."""
         asked = [_Asked(ExecutedQuery(QueryKind.QUESTION, criteria.query_text), ready.question)]
         if criteria.techniques.history is None:
-            return asked
-        text, report = await self.ask.rewrite(scope, criteria.query_text, criteria.techniques.history)
+            return asked, None
+        text, report = await ask.rewrite(scope, criteria.query_text, criteria.techniques.history)
         if text is not None and text != criteria.query_text:
             try:
                 question = await self.questions.like(scope, ready, text)
                 asked.insert(0, _Asked(ExecutedQuery(QueryKind.REWRITTEN, text), question))
             except (UnavailableError, InvalidInputError) as fault:
                 report = failed(report, str(fault))
-        reports.append(report)
-        return asked
-
-    async def _further(
-        self,
-        scope: AccessScope,
-        criteria: FileChunkSearchCriteria | ResourceSearchCriteria,
-        ready: ReadyQuestion,
-        asked: list[_Asked],
-        reports: list[TechniqueReport],
-    ) -> list[_Asked]:
-        """Other wordings and a hypothetical passage, asked for at the same time."""
-        variants, hypothetical = await asyncio.gather(
-            self._variants(scope, criteria.techniques.multi_query, ready, asked),
-            self._hypothetical(scope, criteria.techniques.hyde, ready, asked[0]),
-        )
-        for _, report in (variants, hypothetical):
-            reports += [] if report is None else [report]
-        return variants[0] + hypothetical[0]
+        return asked, report
 
     async def _variants(
-        self, scope: AccessScope, count: int | None, ready: ReadyQuestion, asked: list[_Asked]
+        self, scope: AccessScope, count: int | None, ready: ReadyQuestion, ask: AskModel, asked: list[_Asked]
     ) -> tuple[list[_Asked], TechniqueReport | None]:
         if count is None:
             return [], None
         known = [each.query.text for each in asked]
-        texts, report = await self.ask.variants(scope, known[0], count, known=known)
+        texts, report = await ask.variants(scope, known[0], count, known=known)
         try:
-            return [
-                _Asked(ExecutedQuery(QueryKind.VARIANT, text), await self.questions.like(scope, ready, text))
-                for text in texts or ()
-            ], report
+            questions = await asyncio.gather(*(self.questions.like(scope, ready, text) for text in texts or ()))
         except (UnavailableError, InvalidInputError) as fault:
             return [], failed(report, str(fault))
+        queries = [ExecutedQuery(QueryKind.VARIANT, text) for text in texts or ()]
+        return [_Asked(*pair) for pair in zip(queries, questions, strict=True)], report
 
     async def _hypothetical(
-        self, scope: AccessScope, wanted: bool, ready: ReadyQuestion, first: _Asked
+        self, scope: AccessScope, wanted: bool, ready: ReadyQuestion, ask: AskModel, first: _Asked
     ) -> tuple[list[_Asked], TechniqueReport | None]:
         if not wanted:
             return [], None
         vector = first.question.vector
         if vector is None:
             return [], skipped(TechniqueName.HYDE, "no vector takes part in this search")
-        text, report = await self.ask.hypothetical(scope, first.query.text)
+        text, report = await ask.hypothetical(scope, first.query.text)
         if text is None:
             return [], report
         try:
@@ -247,17 +235,9 @@ class Retrieval:
         return tuple(replace(matches[key], queries_score=score) for key, score in fused.items() if key in matches)
 
     async def _reranked(
-        self,
-        scope: AccessScope,
-        question: str,
-        matches: tuple[Match, ...],
-        most: int,
-        reports: list[TechniqueReport],
-    ) -> tuple[Match, ...]:
+        self, scope: AccessScope, ask: AskModel, first: ExecutedQuery, matches: tuple[Match, ...], most: int
+    ) -> tuple[tuple[Match, ...], TechniqueReport]:
         """The same results, the first of them in the model's order."""
-        order, report = await self.ask.rank(scope, question, [match.passage for match in matches[:most]])
-        reports.append(report)
-        if order is None:
-            return matches
-        ranked = tuple(replace(matches[place], rank_before_rerank=place + 1) for place in order)
-        return ranked + matches[len(ranked) :]
+        order, report = await ask.rank(scope, first.text, [match.passage for match in matches[:most]])
+        ranked = tuple(replace(matches[place], rank_before_rerank=place + 1) for place in order or ())
+        return ranked + matches[len(ranked) :], report

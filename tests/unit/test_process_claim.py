@@ -10,7 +10,7 @@ import pytest
 
 from services.chassis.kernel.errors import GoneError, InvalidInputError, UnavailableError
 from services.chassis.models.failures import CallFailedError
-from services.chassis.postgres.faults import DatabaseUnreachableError, passing_fault
+from services.chassis.postgres.faults import TIMEOUT_PAUSE_SECONDS, DatabaseUnreachableError, passing_fault
 from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.errors import ExtractionError, LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile
@@ -95,6 +95,43 @@ async def test_a_fault_of_the_database_spends_no_attempt_and_is_written_once_the
     assert work.settled()[0][1::2] == ("DATABASE_UNAVAILABLE", False)
 
 
+class TimingOutWork(InMemoryFileWork):
+    """A database that cancels some of the operations, by name."""
+
+    def __init__(self, *slow: str) -> None:
+        super().__init__()
+        self.slow = slow
+
+    def _fenced(self, claim: ClaimedFile, name: str, *arguments: object) -> None:
+        if name in self.slow:
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+        super()._fenced(claim, name, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("slow", "attempts", "end"),
+    [
+        (["complete"], 1, ("give_back", "DATABASE_TIMEOUT", TIMEOUT_PAUSE_SECONDS, True)),
+        (["complete", "renew"], 1, ("give_back", "DATABASE_TIMEOUT", TIMEOUT_PAUSE_SECONDS, False)),
+        (["complete"], 3, ("fail", "ATTEMPTS_EXHAUSTED")),
+        (["complete", "renew"], 3, ("give_back", "DATABASE_TIMEOUT", TIMEOUT_PAUSE_SECONDS, False)),
+        (["complete", "fail"], 3, ("give_back", "DATABASE_TIMEOUT", TIMEOUT_PAUSE_SECONDS, False)),
+    ],
+)
+async def test_what_takes_the_database_too_long_spends_an_attempt_unless_all_else_does(
+    slow: list[str], attempts: int, end: tuple[object, ...]
+) -> None:
+    work = TimingOutWork(*slow)
+
+    async def embed_file(claim: ClaimedFile) -> None:
+        work._fenced(claim, "complete")
+
+    process = ProcessClaim(embed_file, work, 60, 3, lambda claim, error: None, passing_fault)
+    await process(claimed(attempts=attempts))
+    ((*settled,),) = work.settled()
+    assert tuple(settled[: len(end)]) == end
+
+
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
@@ -103,6 +140,7 @@ async def test_a_fault_of_the_database_spends_no_attempt_and_is_written_once_the
         (asyncpg.AdminShutdownError("terminated"), "DATABASE_UNAVAILABLE"),
         (asyncpg.ConnectionDoesNotExistError("cut"), "DATABASE_UNAVAILABLE"),
         (asyncpg.DeadlockDetectedError("deadlock"), "DATABASE_UNAVAILABLE"),
+        (asyncpg.QueryCanceledError("statement timeout"), "DATABASE_TIMEOUT"),
         (asyncpg.UndefinedTableError("no such table"), "SCHEMA_MISSING"),
         (asyncpg.NumericValueOutOfRangeError("out of range"), None),
         (asyncpg.exceptions._base.DataError("invalid input"), None),

@@ -73,5 +73,9 @@ class UnavailableError(CauceError):
         self.retry_after = retry_after
 
 
+class TimedOutError(UnavailableError):
+    """This very operation took longer than it may, because of what it works on or because all is slow."""
+
+
 class ConfigurationError(CauceError):
     """The process is configured in a way that it refuses to run with."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncpg
 
-from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from services.chassis.kernel.errors import ConfigurationError, TimedOutError, UnavailableError
+
+TIMEOUT_PAUSE_SECONDS = 120.0
+"""How long what took the database too long is left alone: it may have been a bad moment."""
 
 DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
@@ -54,7 +57,18 @@ def not_migrated(what: str) -> UnavailableError:
 
 
 def passing_fault(error: Exception) -> UnavailableError | None:
-    """The same as ``DATABASE_UNAVAILABLE`` or ``SCHEMA_MISSING`` where the database is at fault itself, else None."""
+    """The same as ``DATABASE_UNAVAILABLE`` or ``SCHEMA_MISSING`` where the database is at fault itself, else None.
+
+    A statement that was cancelled, most likely by a ``statement_timeout``, may be at fault as well: TimedOutError,
+    ``DATABASE_TIMEOUT``.
+    """
+    if isinstance(error, asyncpg.QueryCanceledError):
+        return TimedOutError(
+            "DATABASE_TIMEOUT",
+            f"the database cancelled a statement: {error}",
+            remedy="raise its statement_timeout for the role of the service, or split what is stored",
+            retry_after=TIMEOUT_PAUSE_SECONDS,
+        )
     # What the driver refuses to send is a fault of the data, and a ValueError as well.
     away = (*DRIVER_FAULTS, DatabaseUnreachableError, TimeoutError)
     if isinstance(error, away) and not isinstance(error, ValueError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from services.chassis.kernel.backoff import backoff
-from services.chassis.kernel.errors import CauceError, GoneError, InvalidInputError, UnavailableError
+from services.chassis.kernel.errors import CauceError, GoneError, InvalidInputError, TimedOutError, UnavailableError
 from services.chassis.models.failures import CallFailedError
 from services.chassis.stopping import pause
 from services.embeddings.application.lease import under_lease
@@ -93,15 +93,28 @@ class ProcessClaim(Generic[C]):
             await self._wait_out(claim, error)
         except Exception as error:  # noqa: BLE001 - whatever it was, the claim must not stay stuck
             self.on_fault(claim, error)
-            passing = self.passing_fault(error)
-            if passing is not None:
-                await self._wait_out(claim, passing)
-            else:
-                await self._retry_or_fail(claim, error)
+            match self.passing_fault(error):
+                case None:
+                    await self._retry_or_fail(claim, error)
+                case TimedOutError() as passing if await self._is_answered(claim):
+                    await self._retry_or_fail(claim, passing)
+                case passing:
+                    await self._wait_out(claim, passing)
+
+    async def _is_answered(self, claim: C) -> bool:
+        """Whether the database takes something small for the claim now, and so is not slow for everybody."""
+        try:
+            await self.work.renew(claim)
+        except LeaseLostError:
+            pass
+        except Exception as error:
+            if self.passing_fault(error) is None:
+                raise
+            return False
+        return True
 
     async def _wait_out(self, claim: C, error: UnavailableError) -> None:
-        delay = error.retry_after or _pause_after(claim.attempts)
-        await self._give_back(claim, error.code, error.message, delay, counts=False)
+        await self._give_back(claim, error.code, error.message, _pause_after(claim.attempts, error), counts=False)
 
     async def _retry_or_fail(self, claim: C, error: Exception) -> None:
         message = error.message if isinstance(error, CauceError) else f"{type(error).__name__}: {error}"
@@ -109,7 +122,7 @@ class ProcessClaim(Generic[C]):
             await self._exhausted(claim, message)
         else:
             code = error.code if isinstance(error, CauceError) else "TRANSIENT_FAULT"
-            await self._give_back(claim, code, message, _pause_after(claim.attempts), counts=True)
+            await self._give_back(claim, code, message, _pause_after(claim.attempts, error), counts=True)
 
     async def _give_back(self, claim: C, code: str, message: str, delay: float, *, counts: bool) -> None:
         await self._settle(lambda: self.work.give_back(claim, code, message, delay_seconds=delay, counts=counts))
@@ -118,22 +131,34 @@ class ProcessClaim(Generic[C]):
         await self._fail(claim, "ATTEMPTS_EXHAUSTED", f"gave up after {self.max_attempts} attempts; the last: {last}")
 
     async def _fail(self, claim: C, code: str, message: str) -> None:
+        """End it FAILED; where removing what it had takes the database too long, it is given back for now."""
         try:
-            await self._settle(lambda: self.work.fail(claim, code, message))
+            await self._settle(
+                lambda: self.work.fail(claim, code, message), lambda timed_out: self._wait_out(claim, timed_out)
+            )
         except LeaseLostError:
             await self.work.release(claim)
 
-    async def _settle(self, write: Callable[[], Awaitable[None]]) -> None:
+    async def _settle(
+        self,
+        write: Callable[[], Awaitable[None]],
+        on_time_out: Callable[[TimedOutError], Awaitable[None]] | None = None,
+    ) -> None:
         """Write it once the database is there again: a lease that runs out would spend an attempt."""
         while True:
             try:
                 await write()
                 return
             except Exception as error:
-                if self.passing_fault(error) is None:
-                    raise
+                match self.passing_fault(error):
+                    case None:
+                        raise
+                    case TimedOutError() as timed_out if on_time_out:
+                        await on_time_out(timed_out)
+                        return
             await pause(self.retry_seconds)
 
 
-def _pause_after(attempts: int) -> float:
-    return backoff(attempts, base_seconds=BACKOFF_BASE_SECONDS, cap_seconds=BACKOFF_CAP_SECONDS)
+def _pause_after(attempts: int, error: Exception) -> float:
+    asked = error.retry_after if isinstance(error, UnavailableError) else None
+    return asked or backoff(attempts, base_seconds=BACKOFF_BASE_SECONDS, cap_seconds=BACKOFF_CAP_SECONDS)

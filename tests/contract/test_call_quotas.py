@@ -125,12 +125,13 @@ async def test_a_provider_that_is_out_is_left_alone_by_all_and_then_tried_by_one
 ) -> None:
     one, other = pair
     held = await ticket(one)
-    assert 0 < await one.suspend(MODEL, "500 INTERNAL", 0.1) <= 0.1
-    assert (await wait(other)).fault == "500 INTERNAL"
+    assert 0 < await one.suspend(MODEL, "500 INTERNAL", 60) <= 1
+    out = await wait(other)
+    assert out.fault == "500 INTERNAL"
     assert isinstance(await other.reserve(OTHER, ONE, LEASE), Ticket)
     await one.release(MODEL, held, answered=False)
 
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(out.seconds)
     trial = await ticket(other)
     assert trial.is_trial
     assert await wait(one) == Wait(0)
@@ -177,14 +178,14 @@ async def test_a_slot_of_a_worker_that_died_is_free_after_its_lease(workers: Wor
 
 
 async def test_a_rate_holds_for_all_workers_together_and_says_when_there_is_more(workers: Workers) -> None:
-    one, other = await workers.quota(100, requests_per_minute=600), await workers.quota(100, requests_per_minute=600)
-    started = [isinstance(await quota.reserve(MODEL, ONE, LEASE), Ticket) for quota in (one, other) * 40]
-    ahead = started.index(False)
-    # A tenth of a minute's may go ahead; what became allowed in the meantime may have gone as well.
-    assert 60 <= ahead < 75
-    refused = await wait(other)
-    assert not refused.asked
-    assert 0 < refused.seconds <= 0.1
+    one, other = await workers.quota(100, requests_per_minute=20), await workers.quota(100, requests_per_minute=20)
+    # A tenth of a minute's may go ahead.
+    await ticket(one)
+    await ticket(other)
+    for quota in (one, other):
+        refused = await wait(quota)
+        assert not refused.asked
+        assert 0 < refused.seconds <= 3
 
 
 async def test_a_call_that_is_more_than_may_go_ahead_goes_when_nothing_was_used_and_is_paid_off(

@@ -22,13 +22,14 @@ import httpx2
 import psutil
 
 from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
-from deploy.embedded.process import Launch, free_port, tail
+from deploy.embedded.process import Launch, tail
 from services.chassis.messaging.kafka import ensure_topics
 from services.chassis.postgres.migrations import migrate
 from services.chassis.settings import KafkaSettings
 from tests.faults.links import KafkaLink, PostgresLink
 from tests.support.broker import KINDS, BrokerServer, settings_of
 from tests.support.gemini_server import API_KEY, GeminiServer
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_folder
 
 TENANT = "acme"

@@ -71,15 +71,16 @@ def codes(answers: Iterable[httpx2.Response]) -> set[tuple[int, str, bool]]:
 async def test_what_was_stored_is_answered_while_what_is_published_of_it_is_away(
     database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path, database_statement_seconds=0.2) as files:
+    async with running_files(database, tmp_path, database_statement_seconds=1.0) as files:
         file_id = await files.upload(b"old")
         async with slow_database(database, "module_embeddings_files_file"):
             registered = await files.http.post("/files", json={"name": "a.txt"})
-            sent = await files.http.post("/files", files={"file": ("b.txt", b"whole")})
-            replaced = await files.http.put(f"/files/{file_id}/content", content=b"newer")
-            repeat = f"/files/{registered.json()['file_id']}/content"
-            first = await files.http.put(repeat, content=b"first")
-            asked = await files.http.get(f"/files/{file_id}")
+            sent, replaced, first, asked = await asyncio.gather(
+                files.http.post("/files", files={"file": ("b.txt", b"whole")}),
+                files.http.put(f"/files/{file_id}/content", content=b"newer"),
+                files.http.put(f"/files/{registered.json()['file_id']}/content", content=b"first"),
+                files.http.get(f"/files/{file_id}"),
+            )
 
         assert codes([asked]) == {(503, "DATABASE_UNAVAILABLE", True)}
         answers = (registered, sent, first, replaced)
@@ -129,7 +130,7 @@ async def test_requests_that_find_no_free_connection_say_so_instead_of_waiting_f
 async def test_a_statement_that_takes_too_long_is_given_up_and_its_connection_serves_others(
     database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path, database_statement_seconds=0.3) as files:
+    async with running_files(database, tmp_path, database_statement_seconds=1.0) as files:
         async with slow_database(database):
             answers = await asyncio.gather(*(files.http.get("/files") for _ in range(2 * POOL)))
             assert codes(answers) == {(503, "DATABASE_UNAVAILABLE", True)}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx2
 import pytest
 
 from services.chassis.resource_types import FieldKind, load_resource_types
@@ -373,7 +372,7 @@ async def test_a_batch_that_breaks_off_can_be_sent_again(files: FilesServer) -> 
 
 
 async def test_a_batch_in_which_nothing_comes_ends_and_says_how_far_it_got(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.2) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=1.0) as files:
         head = f"POST /resources/{TYPE}:batch HTTP/1.1\nHost: a\nContent-Length: 100000"
         async with raw_request(files, head) as (reader, writer):
             writer.write(b"".join(b'{"id": %d}\n' % number for number in range(GROUP + 2)))
@@ -422,19 +421,19 @@ async def test_batches_that_cross_one_another_do_not_deadlock(files: FilesServer
 async def test_too_many_batches_at_once_are_refused(files: FilesServer) -> None:
     ended = asyncio.Event()
 
-    async def body() -> AsyncIterator[bytes]:
-        yield b'{"id": 1}\n'
+    async def body(batch: int) -> AsyncIterator[bytes]:
+        first = 1 + batch * (GROUP + 1)
+        yield b"".join(b'{"id": %d}\n' % number for number in range(first, first + GROUP + 1))
         await ended.wait()
 
+    async def are_all_under_way() -> bool:
+        return len(await stored(files)) == MAX_IMPORTS * GROUP
+
     url = f"/resources/{TYPE}:batch"
-    sending = [asyncio.create_task(files.http.post(url, content=body())) for _ in range(MAX_IMPORTS)]
-    answer = await eventually(lambda: _refused(files, url))
+    sending = [asyncio.create_task(files.http.post(url, content=body(batch))) for batch in range(MAX_IMPORTS)]
+    await eventually(are_all_under_way)
+    answer = await files.http.post(url, content="")
     ended.set()
 
-    assert answer.json()["code"] == "TOO_MANY_REQUESTS"
+    assert (answer.status_code, answer.json()["code"]) == (503, "TOO_MANY_REQUESTS")
     assert [(await each).status_code for each in sending] == [200] * MAX_IMPORTS
-
-
-async def _refused(files: FilesServer, url: str) -> httpx2.Response | None:
-    answer = await files.http.post(url, content="")
-    return answer if answer.status_code == 503 else None

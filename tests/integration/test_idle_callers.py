@@ -43,7 +43,7 @@ async def test_downloads_leave_places_for_other_requests(database: Database, tmp
 async def test_a_caller_who_does_not_read_loses_the_connection_and_another_gets_the_place(
     database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path, max_downloads=1, caller_idle_seconds=0.3) as files:
+    async with running_files(database, tmp_path, max_downloads=1, caller_idle_seconds=1.0) as files:
         path = f"/files/{await files.upload(CONTENT)}/content"
         async with asked_for(files, path):
 
@@ -54,12 +54,12 @@ async def test_a_caller_who_does_not_read_loses_the_connection_and_another_gets_
 
 
 async def test_a_caller_who_reads_slowly_gets_all(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path, caller_idle_seconds=0.5) as files:
+    async with running_files(database, tmp_path, caller_idle_seconds=1.5) as files:
         path = f"/files/{await files.upload(CONTENT)}/content"
         async with asked_for(files, path) as connection:
             loop = asyncio.get_running_loop()
             received = bytearray()
-            for _ in range(20):
+            for _ in range(40):
                 received += await loop.sock_recv(connection, 64 * 1024)
                 await asyncio.sleep(0.1)
             head = received.index(b"\r\n\r\n") + 4
@@ -81,21 +81,26 @@ async def is_ended(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_a_header_without_an_end_loses_the_connection(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path, caller_idle_seconds=0.3) as files:
-        for sent in (b"", b"GET / HT", WHOLE):
+    async with running_files(database, tmp_path, caller_idle_seconds=1.0) as files:
+
+        async def is_ended_after(sent: bytes) -> bool:
             reader, writer = await asyncio.open_connection("127.0.0.1", files.port)
             writer.write(sent)
             if sent == WHOLE:
                 assert (await read_answer(reader))[0] == 200
                 writer.write(b"GET / HT")
-            assert await is_ended(reader)
-            writer.close()
+            try:
+                return await is_ended(reader)
+            finally:
+                writer.close()
+
+        assert all(await asyncio.gather(*map(is_ended_after, (b"", b"GET / HT", WHOLE))))
 
 
 async def test_a_kept_connection_a_stream_and_a_slow_body_last_longer_than_a_header(
     database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path, caller_idle_seconds=0.2) as files:
+    async with running_files(database, tmp_path, caller_idle_seconds=1.0) as files:
         file_id = await files.register()
         upload = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
         async with (
@@ -106,7 +111,7 @@ async def test_a_kept_connection_a_stream_and_a_slow_body_last_longer_than_a_hea
             kept_writer.write(WHOLE)
             assert (await read_answer(kept))[0] == 200
             upload_writer.write(b"x")
-            await asyncio.sleep(1)
+            await asyncio.sleep(3)  # a look, another one, and some more
 
             kept_writer.write(WHOLE)
             assert (await read_answer(kept))[0] == 200

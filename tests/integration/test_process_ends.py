@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from deploy.embedded.broker import EmbeddedBroker
-from deploy.embedded.process import free_port
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.settings import WorkerSettings
 from tests.support.files import NO_BROKER, eventually
 from tests.support.gemini_server import GeminiServer
+from tests.support.ports import free_port
 from tests.support.postgres import Database, PostgresServer
 from tests.support.workers import WorkerProcess, store_texts, worker_environment
 

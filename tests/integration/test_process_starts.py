@@ -20,7 +20,6 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from deploy.embedded.process import free_port
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.postgres.faults import schema_missing
 from services.chassis.postgres.migrations import migrate
@@ -31,6 +30,7 @@ from services.embeddings.settings import EmbeddingsSettings
 from services.files.settings import FilesSettings
 from tests.support.broker import Kafka
 from tests.support.files import NO_BROKER, Link, eventually, running_files
+from tests.support.ports import free_port
 from tests.support.postgres import Database, PostgresServer
 from tests.support.scarce_gemini import ScarceGemini
 from tests.support.search import running_search
@@ -64,6 +64,7 @@ async def test_a_worker_waits_for_its_database_shows_that_it_does_and_works_when
     objects = tmp_path / "objects"
     objects.mkdir()
     await store_texts(database, objects, 2, chunks=1)
+    waiting = {"worker": DATABASE_WAITED_FOR}
     port = free_port()
     async with far_database(database) as (link, far):
         with ScarceGemini() as provider:
@@ -72,8 +73,7 @@ async def test_a_worker_waits_for_its_database_shows_that_it_does_and_works_when
             )
             try:
                 async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
-                    waiting = await eventually(lambda: answer(http, lambda it: it.status_code == 503))
-                    assert waiting.json()["faults"] == {"worker": DATABASE_WAITED_FOR}
+                    await eventually(lambda: answer(http, lambda it: it.json()["faults"] == waiting))
                     await link.mend()
                     await eventually(lambda: answer(http, lambda it: it.status_code == 200))
                     assert await all_ended(database) == {"COMPLETED": 2}
@@ -115,9 +115,8 @@ async def test_the_embeddings_service_waits_for_its_database_and_its_broker_and_
         far_database(database) as (link, far),
         running_embeddings(embeddings_database_url=far.embeddings_url, tenant="acme", operator_access=True) as http,
     ):
-        faults = (await http.get("/health/ready")).json()["faults"]
-        assert faults["intake"] == DATABASE_WAITED_FOR
-        assert {"database", "relay"} <= faults.keys()
+        waiting = await eventually(lambda: answer(http, lambda it: is_faulty(it, "intake", DATABASE_WAITED_FOR)))
+        assert {"database", "relay"} <= waiting.json()["faults"].keys()
         refused = await http.post("/sweep")
         assert (refused.status_code, refused.json()["code"]) == (503, "DATABASE_UNAVAILABLE")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import asyncpg
 import httpx2
 
-from deploy.embedded.process import free_port
 from services.chassis.postgres.pool import create_pool
 from services.chassis.resource_types import load_resource_types
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
 from tests.support.gemini_server import GeminiServer, Reply, Request, embed, failure
+from tests.support.ports import free_port
 from tests.support.postgres import Database
 from tests.support.resources import put
 from tests.support.scarce_gemini import ScarceGemini

@@ -42,7 +42,7 @@ class Way:
 
 @pytest.fixture
 async def way(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Way]:
-    monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.5)
     link = PostgresLink(urlsplit(database.admin_url).port or 0)
     await link.open()
     direct = f"127.0.0.1:{urlsplit(database.admin_url).port}"
@@ -72,11 +72,11 @@ async def test_a_statement_on_a_silent_connection_fails_as_on_one_that_is_cut_an
 
 
 async def test_what_the_server_works_on_takes_as_long_as_it_takes(way: Way, pool: asyncpg.Pool) -> None:
-    assert await pool.fetchval("SELECT pg_sleep(1.5)::text") == ""
+    assert await pool.fetchval("SELECT pg_sleep(2.5)::text") == ""
     async with way.admin.transaction():
         await way.admin.execute("LOCK TABLE module_embeddings_files_file")
         waiting = asyncio.create_task(pool.fetchval("SELECT count(*) FROM module_embeddings_files_file"))
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)
     assert await waiting == 0
 
 
@@ -112,7 +112,7 @@ async def test_rows_that_nobody_takes_any_more_do_not_hold_up_a_writer_that_is_c
     async with way.admin.transaction():
         await way.admin.execute("LOCK TABLE copied")
         writing = asyncio.create_task(pool.copy_records_to_table("copied", records=rows(1000)))
-        await asyncio.sleep(0.5)
+        await eventually(lambda: way.admin.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"))
         way.link.cut()
         with pytest.raises(DATABASE_AWAY):
             await writing

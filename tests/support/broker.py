@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deploy.embedded.broker import EmbeddedBroker
-from deploy.embedded.process import free_port
 from services.chassis.settings import KafkaSettings
 from tests.support.apache_kafka.server import ApacheKafka
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_folder
 
 EMBEDDED = "embedded"

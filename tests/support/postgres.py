@@ -14,9 +14,9 @@ import asyncpg
 import psutil
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.process import free_port
 from deploy.embedded.server import run_blocking
 from services.chassis.postgres.migrations import migrate
+from tests.support.ports import free_port
 
 TEMPLATE = "cauce_template"
 MEMORY = Path("/dev/shm")

@@ -41,6 +41,8 @@ class ServicesServer:
     chunk_queries: list[dict[str, str]] = field(default_factory=list)
     uploading: int = 0
     most_uploading: int = 0
+    together: int = 1
+    """No upload goes on before so many were under way at once."""
     lost_answers: int = 0
     """So many registrations get no answer, though the file is there."""
     refusals: int = 0
@@ -49,7 +51,7 @@ class ServicesServer:
     """What was registered under each key of a client."""
     broken_streams: int = 0
     """So many event streams end before the file is final."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, name: str, **state: Any) -> dict[str, Any]:
         """Register a file."""
@@ -198,6 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.uploading += 1
             state.most_uploading = max(state.most_uploading, state.uploading)
+            state.lock.notify_all()
+            state.lock.wait_for(lambda: state.most_uploading >= state.together, timeout=60)
         try:
             left = announced
             while left and (block := self.rfile.read(min(left, 65536))):

@@ -15,9 +15,10 @@ from uuid import uuid4
 from xml.etree import ElementTree
 
 from deploy.embedded.broker import answers
-from deploy.embedded.process import LOOPBACK, Launch, ProcessSpec, free_port, require_free_port
+from deploy.embedded.process import LOOPBACK, Launch, ProcessSpec, require_free_port
 from deploy.embedded.server import EmbeddedServer
 from services.chassis.kernel.errors import ConfigurationError, UnavailableError
+from tests.support.ports import free_port
 
 POM = Path(__file__).with_name("pom.xml")
 PREPARE_SECONDS = 300.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -128,14 +129,19 @@ def test_a_deleted_file_is_found_no_more(stack: CauceStack, tmp_path: Path) -> N
     assert answer["error"]["code"] == "FILE_NOT_FOUND"
 
 
-def test_a_file_survives_the_death_of_its_worker(stack: CauceStack, tmp_path: Path) -> None:
+async def test_a_file_survives_the_death_of_its_worker(stack: CauceStack, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(
         "\n\n".join(f"Lote {n}: la cinta {n * 7} movió {n * 13} cajas por turno." * 8 for n in range(24))
     )
-    (line,) = stack.cauce("ingest", tmp_path / "long.txt").lines
-    until(lambda: status_now(stack, line["file_id"]) == "PROCESSING")
-    (worker,) = stack.state["processes"]["workers"]
-    os.kill(worker, signal.SIGKILL)
+    admin = await asyncpg.connect(stack.state["database_url"])
+    async with admin.transaction():
+        # However fast it is, it is not done before that is over.
+        await admin.execute("LOCK TABLE module_embeddings_file_chunk IN SHARE MODE")
+        (line,) = stack.cauce("ingest", tmp_path / "long.txt").lines
+        until(lambda: status_now(stack, line["file_id"]) == "PROCESSING")
+        (worker,) = stack.state["processes"]["workers"]
+        os.kill(worker, signal.SIGKILL)
+    await admin.close()
     until(lambda: status_now(stack, line["file_id"]) == "COMPLETED")
     assert stack.state["processes"]["workers"] != [worker]
     assert "worker-1 was ended by SIGKILL" in stack.log

@@ -176,7 +176,7 @@ async def test_a_slow_body_that_goes_on_is_not_given_up(database: Database, tmp_
 
 
 async def test_a_whole_body_is_stored_however_long_its_file_is_locked(database: Database, tmp_path: Path) -> None:
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=2.0, storage_grace_seconds=0) as files:
         file_id = await files.upload(b"old")
         head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
         admin = await asyncpg.connect(database.admin_url)
@@ -186,7 +186,7 @@ async def test_a_whole_body_is_stored_however_long_its_file_is_locked(database: 
                 async with admin.transaction():
                     await admin.execute("SELECT FROM module_files_file FOR UPDATE")
                     writer.write(b"xx")
-                    await asyncio.sleep(1.5)
+                    await asyncio.sleep(4)
                 status, body = await read_answer(reader)
         finally:
             await admin.close()
@@ -200,17 +200,18 @@ async def test_a_whole_body_is_stored_however_long_storage_takes_and_its_file_wa
     make_durable = storage._make_durable
 
     def slowly(path: Path) -> None:
-        time.sleep(1.5)
+        time.sleep(3)
         make_durable(path)
 
     monkeypatch.setattr(storage, "_make_durable", slowly)
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=1.0, storage_grace_seconds=0) as files:
         file_id = await files.register()
         put = asyncio.create_task(files.http.put(f"/files/{file_id}/content", content=b"xx"))
         post = asyncio.create_task(files.http.post("/files", files={"file": ("a.txt", b"xx")}))
         seen = set()
         while not put.done():
             seen.add((await files.file(file_id))["status"])
+            await asyncio.sleep(0.05)
 
         assert seen <= {"UPLOADING", "PENDING"}
         assert [(await answer).status_code for answer in (put, post)] == [202, 202]
@@ -219,14 +220,14 @@ async def test_a_whole_body_is_stored_however_long_storage_takes_and_its_file_wa
 async def test_a_whole_body_is_stored_however_long_the_database_hung(
     postgres_server: PostgresServer, database: Database, tmp_path: Path
 ) -> None:
-    async with running_files(database, tmp_path / "objects", upload_idle_seconds=0.5, storage_grace_seconds=0) as files:
+    async with running_files(database, tmp_path / "objects", upload_idle_seconds=2.0, storage_grace_seconds=0) as files:
         file_id = await files.register()
         head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
         async with raw_request(files, head) as (reader, writer):
             await eventually(lambda: upload_has_begun(files))
             with postgres_server.hung():
                 writer.write(b"xx")
-                await asyncio.sleep(1.5)
+                await asyncio.sleep(4)
             status, body = await read_answer(reader)
 
     assert (status, body["size_bytes"]) == (202, 2)

@@ -12,10 +12,17 @@ from tests.support.gemini_server import GeminiServer, Reply, Request, failure
 
 @dataclass
 class Window:
-    """A span of time that begins with the first call after the one before, and what was embedded in it."""
+    """A span of time that begins with the first call after the one before, and what was embedded in it.
+
+    Attributes:
+        ends: when there is another, by ``time.monotonic``.
+        texts: how many were embedded.
+        was_short: whether more was asked for.
+    """
 
     ends: float
     texts: int = 0
+    was_short: bool = False
 
 
 class ScarceGemini(GeminiServer):
@@ -28,9 +35,17 @@ class ScarceGemini(GeminiServer):
         most_at_once: calls that were answered at the same time.
     """
 
-    def __init__(self, *, texts: int | None = None, window_seconds: float = 1.0, latency_seconds: float = 0.0) -> None:
-        """``texts`` are allowed in a window; None: any number."""
+    def __init__(
+        self,
+        *,
+        texts: int | None = None,
+        window_seconds: float = 1.0,
+        latency_seconds: float = 0.0,
+        until_short: bool = False,
+    ) -> None:
+        """``texts`` are allowed in a window; None: any number. ``until_short``: it lasts until more is asked for."""
         super().__init__()
+        self._until_short = until_short
         self._allowed = texts
         self._window_seconds = window_seconds
         self._latency_seconds = latency_seconds
@@ -49,7 +64,7 @@ class ScarceGemini(GeminiServer):
             wait = self._take(len(texts))
             if wait is not None:
                 self.refused += 1
-                return failure(429, "RESOURCE_EXHAUSTED", retry_info=f"{wait:.3f}s")
+                return failure(429, "RESOURCE_EXHAUSTED", retry_info=f"{wait + 0.001:.3f}s")
             self.embedded.append(texts)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -63,10 +78,12 @@ class ScarceGemini(GeminiServer):
     def _take(self, texts: int) -> float | None:
         """Count the texts, or return the seconds until there may be more."""
         now = time.monotonic()
-        if not self.windows or now >= self.windows[-1].ends:
+        last = self.windows[-1] if self.windows else None
+        if last is None or (now >= last.ends and (last.was_short or not self._until_short)):
             self.windows.append(Window(now + self._window_seconds))
         window = self.windows[-1]
         if self._allowed is not None and window.texts + texts > self._allowed:
-            return window.ends - now
+            window.was_short = True
+            return max(0.0, window.ends - now)
         window.texts += texts
         return None

@@ -37,6 +37,7 @@ from services.files.application.register_file import RegisterFile
 from services.files.application.retry_file import RetryFile
 from services.files.application.retry_resource import RetryResource
 from services.files.application.store_content import StoreContent
+from services.files.entrypoints.http.bodies import BodySlots, Pace
 from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
 from services.files.entrypoints.upkeep import keep_up
@@ -106,6 +107,7 @@ def build_app(settings: FilesSettings) -> FastAPI:
 
 def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage) -> FilesSurface:
     idle_seconds = settings.upload_idle_seconds
+    pace = _pace(settings)
     files = PostgresFiles(
         pool,
         upload_time=timedelta(seconds=idle_seconds),
@@ -120,10 +122,10 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         read=ReadContent(files, storage),
         delete=DeleteFile(files),
         retry=RetryFile(files),
-        upload_slots=Slots("uploads", settings.max_uploads),
+        upload_slots=BodySlots("uploads", settings.max_uploads, pace),
         stream_slots=Slots("open streams", settings.max_event_streams),
         download_slots=Slots("downloads", settings.max_downloads),
-        idle_seconds=idle_seconds,
+        pace=pace,
         poll_seconds=settings.status_poll_seconds,
         embeddings_url=settings.embeddings_url,
     )
@@ -131,6 +133,7 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
 
 def _catalogue(settings: FilesSettings, pool: asyncpg.Pool, types: Mapping[str, ResourceType]) -> CatalogueSurface:
     resources = PostgresResources(pool)
+    pace = _pace(settings)
     return CatalogueSurface(
         put=PutResource(types, resources),
         get=GetResource(types, resources),
@@ -138,6 +141,10 @@ def _catalogue(settings: FilesSettings, pool: asyncpg.Pool, types: Mapping[str, 
         list=ListResources(types, resources),
         retry=RetryResource(types, resources),
         import_=ImportResources(types, resources),
-        import_slots=Slots("batches", MAX_IMPORTS),
-        idle_seconds=settings.upload_idle_seconds,
+        import_slots=BodySlots("batches", MAX_IMPORTS, pace),
+        pace=pace,
     )
+
+
+def _pace(settings: FilesSettings) -> Pace:
+    return Pace(settings.upload_idle_seconds, settings.upload_grace_seconds, settings.upload_least_rate)

@@ -16,6 +16,8 @@ class FilesSettings(HttpSettings, KafkaSettings, ResourceTypeSettings):
     storage_url: str
     upload_max_bytes: int = Field(default=GIBIBYTE, ge=0, description="the most that a file may have")
     upload_idle_seconds: float = Field(default=60.0, gt=0, description="an upload ends when no byte comes so long")
+    upload_least_rate: int = Field(default=16_384, ge=1, description="slower (bytes a second), one may lose its place")
+    upload_grace_seconds: float = Field(default=30.0, ge=0, description="how far it may be behind that")
     storage_grace_seconds: float = Field(default=600.0, ge=0, description="replaced bytes may be read so long")
     upkeep_seconds: float = Field(default=5.0, gt=0, description="how often overdue uploads and garbage are looked for")
     database_statement_seconds: float = Field(default=30.0, gt=0, description="the longest that a statement may take")

@@ -404,6 +404,28 @@ async def test_an_upload_beyond_the_allowed_number_is_refused(database: Database
         assert (await files.http.put(f"/files/{file_id}/content", content=b"x")).status_code == 202
 
 
+@pytest.mark.parametrize(
+    ("places", "slow_end"), [(1, (408, "UPLOAD_TOO_SLOW")), (2, (202, None))], ids=["none is free", "one is free"]
+)
+async def test_a_slow_sender_loses_the_place_to_the_next_where_none_is_free(
+    database: Database, tmp_path: Path, places: int, slow_end: tuple[int, str | None]
+) -> None:
+    endless_hurry = {"upload_grace_seconds": 0, "upload_least_rate": 10**12}
+    async with running_files(database, tmp_path / "objects", max_uploads=places, **endless_hurry) as files:
+        file_id = await files.register()
+        head = f"PUT /files/{file_id}/content HTTP/1.1\nHost: x\nContent-Length: 2"
+        async with raw_request(files, head) as (reader, writer):
+            writer.write(b"x")
+            await eventually(lambda: upload_has_begun(files))
+            assert (await files.http.post("/files", files={"file": ("a.txt", b"x")})).status_code == 202
+            if slow_end[0] == 202:
+                writer.write(b"x")
+            status, answer = await read_answer(reader)
+        assert (status, answer.get("code")) == slow_end
+        # No place was lost on the way.
+        assert (await files.http.put(f"/files/{file_id}/content", content=b"xx")).status_code == 202
+
+
 async def test_a_refusal_reaches_a_client_that_still_sends(database: Database, tmp_path: Path) -> None:
     body = b"x" * 20_000_000
     async with running_files(database, tmp_path / "objects", max_uploads=1, max_requests=2) as files:

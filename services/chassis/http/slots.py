@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from opentelemetry import metrics
@@ -22,9 +22,12 @@ class Slots:
         self._free = limit
 
     @contextmanager
-    def take(self) -> Iterator[None]:
-        """Hold a place. Raises UnavailableError ``TOO_MANY_REQUESTS`` when none is free."""
-        if self._free == 0:
+    def take(self, make_room: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Hold a place. Raises UnavailableError ``TOO_MANY_REQUESTS`` when none is free.
+
+        ``make_room`` says whether somebody gives up his place just now, and may end that in his own time.
+        """
+        if self._free <= 0 and not make_room():
             raise UnavailableError("TOO_MANY_REQUESTS", f"too many {self._what} at once", remedy="try again soon")
         self._free -= 1
         _taken.add(1, {"what": self._what})

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.chassis.http.app import CallerScope
 from services.chassis.http.parameters import WholeNumber
-from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import CauceError, IncompleteInputError, InvalidInputError, UnavailableError
 from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.resource_types import Field as DeclaredField
@@ -24,7 +23,8 @@ from services.files.application.list_resources import MAX_PAGE, ListResources, R
 from services.files.application.put_resource import PutResource
 from services.files.application.retry_resource import RetryResource
 from services.files.domain.resource import MAX_NAME_CHARACTERS, MAX_RESOURCE_ID, Outcome, Resource
-from services.files.entrypoints.http.streaming import body_chunks, json_body, parse_json
+from services.files.entrypoints.http.bodies import BodySlots, Pace, body_chunks
+from services.files.entrypoints.http.streaming import json_body, parse_json
 
 MAX_RESOURCE_BYTES = 1024 * 1024
 """The most that one definition may have as JSON."""
@@ -121,8 +121,8 @@ class CatalogueSurface:
     list: ListResources
     retry: RetryResource
     import_: ImportResources
-    import_slots: Slots
-    idle_seconds: float
+    import_slots: BodySlots
+    pace: Pace
 
 
 def _surface(request: Request) -> CatalogueSurface:
@@ -170,7 +170,7 @@ async def put_resource(
     A name that is left out becomes the type and the id. What is there already as it is sent is not changed, and
     nothing is announced.
     """
-    body = await json_body(body_chunks(request, catalogue.idle_seconds), MAX_RESOURCE_BYTES)
+    body = await json_body(body_chunks(request, catalogue.pace), MAX_RESOURCE_BYTES)
     resource, outcome = await catalogue.put(scope, type_name, resource_id, body)
     response.status_code = 201 if outcome is Outcome.CREATED else 200
     return ResourceBody.of(type_name, resource)
@@ -213,10 +213,9 @@ async def import_resources(
     When the body breaks off, what was applied stays: sending it again does no harm.
     """
     report = ImportReport()
-    rows = _rows(body_chunks(request, catalogue.idle_seconds))
-    with catalogue.import_slots.take():
+    with catalogue.import_slots.take(request) as body:
         try:
-            await catalogue.import_(scope, type_name, rows, report)
+            await catalogue.import_(scope, type_name, _rows(body), report)
         except IncompleteInputError as error:
             raise IncompleteInputError(error.code, _how_far(error.message, report), where=error.where) from error
         except DATABASE_AWAY as error:

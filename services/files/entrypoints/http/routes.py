@@ -28,15 +28,10 @@ from services.files.application.retry_file import RetryFile
 from services.files.application.store_content import StoreContent, file_too_large
 from services.files.domain.description import UNKNOWN_MEDIA_TYPE, FileDescription, describe
 from services.files.domain.file import MAX_FILE_ID, File
+from services.files.entrypoints.http.bodies import BodySlots, Pace, body_chunks
 from services.files.entrypoints.http.models import FileBody, FilePageBody, RegisterFileBody
 from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, MAX_OVERHEAD_BYTES, Form, MultipartBody
-from services.files.entrypoints.http.streaming import (
-    ContentResponse,
-    EventStream,
-    body_chunks,
-    json_body,
-    parse_json,
-)
+from services.files.entrypoints.http.streaming import ContentResponse, EventStream, json_body, parse_json
 
 _FORM_FIELDS = frozenset({"name", "mediaType", "metadata"})
 _JSON = "application/json"
@@ -57,21 +52,21 @@ class FilesSurface:
     read: ReadContent
     delete: DeleteFile
     retry: RetryFile
-    upload_slots: Slots
+    upload_slots: BodySlots
     stream_slots: Slots
     download_slots: Slots
-    idle_seconds: float
+    pace: Pace
     poll_seconds: float
     embeddings_url: str | None
 
     @contextmanager
-    def upload(self) -> Iterator[None]:
-        """Hold a place for an upload, and measure it."""
-        with self.upload_slots.take():
+    def upload(self, request: Request) -> Iterator[AsyncIterator[bytes]]:
+        """Hold a place for an upload, and measure it: its body."""
+        with self.upload_slots.take(request) as body:
             started = time.monotonic()
             outcome = "STORED"
             try:
-                yield
+                yield body
             except CauceError as error:
                 outcome = error.code
                 raise
@@ -139,13 +134,13 @@ async def add_file(
     """
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
-    body = body_chunks(request, files.idle_seconds)
     if kind == _JSON:
-        file = await files.register(scope, _description(await json_body(body)), key)
+        description = _description(await json_body(body_chunks(request, files.pace)))
+        file = await files.register(scope, description, key)
     elif kind == _FORM:
         if (_content_length(request) or 0) > files.store.max_bytes + MAX_FIELD_BYTES + MAX_OVERHEAD_BYTES:
             raise file_too_large(files.store.max_bytes)
-        with files.upload():
+        with files.upload(request) as body:
             form = MultipartBody(content_type, body, _FORM_FIELDS)
             described = _description_in(await form.form())
             file = await files.receive(scope, described, form.file(), key)
@@ -216,8 +211,7 @@ async def put_content(file_id: int, request: Request, scope: CallerScope, files:
     The request's own content type says nothing; the file keeps the one it was registered with. An upload that stops
     leaves the file waiting for a while; then it ends FAILED, and sending the bytes again revives it.
     """
-    with files.upload():
-        body = body_chunks(request, files.idle_seconds)
+    with files.upload(request) as body:
         return FileBody.stored(await files.store(scope, file_id, body, announced_bytes=_content_length(request)))
 
 

@@ -1,48 +1,20 @@
-"""Bodies in, files and events out, each piece by piece."""
+"""JSON in, files and events out, the latter piece by piece."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request
 from fastapi.responses import StreamingResponse
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from services.chassis.http.slots import Slots
-from services.chassis.kernel.errors import IncompleteInputError, InvalidInputError
+from services.chassis.kernel.errors import InvalidInputError
 from services.files.domain.file import File, StoredContent
 
 MAX_JSON_BYTES = 64 * 1024
-
-
-async def body_chunks(request: Request, idle_seconds: float) -> AsyncIterator[bytes]:
-    """The request's body as it arrives.
-
-    Raises:
-        IncompleteInputError: ``UPLOAD_INCOMPLETE`` when the caller hangs up, or sends nothing for so many seconds.
-    """
-    stream = request.stream()
-    while True:
-        try:
-            async with asyncio.timeout(idle_seconds):
-                chunk = await anext(stream, None)
-        except TimeoutError as error:
-            raise _incomplete(f"no byte came for {idle_seconds:g} seconds") from error
-        except ClientDisconnect as error:
-            raise _incomplete("the caller hung up before the body was whole") from error
-        if chunk is None:
-            return
-        if chunk:
-            yield chunk
-
-
-def _incomplete(message: str) -> IncompleteInputError:
-    return IncompleteInputError("UPLOAD_INCOMPLETE", message, where="body", remedy="send the file again")
 
 
 async def json_body(body: AsyncIterator[bytes], max_bytes: int = MAX_JSON_BYTES) -> Any:

@@ -1,4 +1,4 @@
-"""Whether another wording of a question can ask for the same, as far as that can be told without a dictionary."""
+"""What can be told of a question without a dictionary: its codes, and whether another wording can ask for the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+(?:[-/.]\w+)*")  # a code like P-4711/B whole
+_LETTERS = r"[^\W\d_]{1,4}"
+_APART = re.compile(rf"(?<!\S)(?:{_LETTERS} )?\d+(?: {_LETTERS} \d+)*(?: {_LETTERS})?(?!\S)")
+_DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-"))
 # Without accents: articles, pronouns, prepositions, conjunctions, question words, auxiliaries.
 _SPANISH = (
     "a al algo alguien algun alguna algunas alguno algunos ante aquel aquella aquello aqui asi aun cada como con "
@@ -58,6 +61,21 @@ def has_the_codes(question: str, wording: str) -> bool:
     """Whether another wording says something at all, and has every code and number of the question."""
     says = any(word not in _FUNCTION_WORDS for word in _WORD.findall(_fold(wording).replace("_", " ")))
     return says and _codes(question) <= _codes(wording)
+
+
+def with_plain_dashes(question: str) -> str:
+    """The question with a hyphen for each sign that is typed, or set by a program, in the place of one."""
+    return question.translate(_DASHES)
+
+
+def codes_apart(question: str) -> list[str]:
+    """The codes whose parts a question has apart, each as one: ``p4711b`` of ``P 4711 B``.
+
+    Letters, up to four, and digits take turns, and no part is a function word but in capitals.
+    """
+    tokens = _TOKEN.findall(unicodedata.normalize("NFC", question))
+    said = " ".join("," if _fold(token) in _FUNCTION_WORDS and not token.isupper() else token for token in tokens)
+    return [_fold(found.replace(" ", "")) for found in _APART.findall(said) if " " in found]
 
 
 def _codes(text: str) -> set[str]:

@@ -17,6 +17,7 @@ from services.chassis.postgres.queries import load_query
 from services.search.application.ports import Question
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FoundFileChunks, FoundResources, LegStatus
+from services.search.domain.words import codes_apart, with_plain_dashes
 
 CHARACTERS_DEFAULT = 20_000_000
 
@@ -29,11 +30,13 @@ async def read_version(
     connection: asyncpg.Connection, scope: AccessScope, question: Question, timeout_seconds: float
 ) -> tuple[int, Mapping[str, object]]:
     """The version of the index of the scope's tenant, and what the statements bind for the question's words."""
+    text = None if question.text is None else with_plain_dashes(question.text)
     row = await connection.fetchrow(
         load_query("services.search", "version_and_words"),
         scope.tenant_id,
-        question.text,
+        text,
         question.space_id,
+        codes_apart(text or ""),
         timeout=timeout_seconds,
     )
     words = dict(row)

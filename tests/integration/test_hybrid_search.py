@@ -66,7 +66,7 @@ def texts(found: FoundFileChunks) -> list[str]:
 
 FORMS = (
     *("IGE12", "ige12", "ige 12", "IGE-12"),
-    *("P-4711/B", "p4711b", "4711"),
+    *("P-4711/B", "p4711b", "4711", "P 4711 B", "P-4711", "4711/B", "P_4711-B", "P\u20134711/B", "\uff30-4711"),
     *("vía_3", "via 3", "via_3"),
     *("presion", "PRESIONES"),
 )
@@ -245,6 +245,23 @@ async def test_texts_that_alone_have_a_code_come_first_however_far_their_meaning
     first = [texts(await find(search_pool, space, question, EAST, top_n=top_n))[0] for top_n in (1, 10, 51, 201)]
 
     assert first == [soup] * 4
+
+
+CODES_APART = ("P 4711 B", "p 4711 b", "¿dónde se guarda el repuesto P 4711 B?", "P\u20114711/B", "P\u20134711\u2013B")
+
+
+async def test_a_code_is_told_from_its_siblings_with_its_parts_apart_or_between_other_dashes(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
+    space = await tables.add_space()
+    codes = ("P-4711/C", "P-4711/D", "P-4711/B", "P-4712/B", "Q-4711/B")
+    for number, code in enumerate(codes):
+        text = f"El repuesto {code} se guarda en el almacén, y el plano B al lado."
+        await tables.add_file(space, [IndexedChunk(text, direction(1, 0.1 + number / 10))])
+
+    for question in CODES_APART:
+        first, *_ = texts(await find(search_pool, space, question, EAST))
+        assert "P-4711/B" in first, question
 
 
 FIRST_IN_BOTH = (

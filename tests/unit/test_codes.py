@@ -1,10 +1,11 @@
-"""Which forms of a question are codes."""
+"""Which forms of a question are codes, and which of its words are one together."""
 
 from __future__ import annotations
 
 import pytest
 
 from services.search.domain.fusion import is_code
+from services.search.domain.words import codes_apart
 
 
 @pytest.mark.parametrize("form", ["xq9931", "ige12", "p4711b", "via37", "6es72141ag40", "10048872"])
@@ -22,3 +23,28 @@ def test_letters_with_digits_and_long_numbers_are_codes(form: str) -> None:
 )
 def test_words_years_ordinals_and_quantities_are_none(form: str) -> None:
     assert not is_code(form)
+
+
+@pytest.mark.parametrize(
+    ("question", "codes"),
+    [
+        ("P 4711 B", ["p4711b"]),
+        ("¿dónde está la p 4711 b?", ["p4711b"]),
+        ("vía 3 e IGE 12", ["via3", "ige12"]),
+        ("4711 B y M 08", ["4711b", "m08"]),
+        ("EN 10025", ["en10025"]),
+    ],
+)
+def test_letters_and_digits_that_take_turns_are_one_code(question: str, codes: list[str]) -> None:
+    assert codes_apart(question) == codes
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *("", "bomba", "P-4711/B", "vía_3", "4711", "12 34", "P B", "COVID 19", "bomba 12"),
+        *("el 12 de mayo", "abre a 16", "En 1954 y en 1955", "P, 4711-2 B"),
+    ],
+)
+def test_words_beside_numbers_and_codes_as_they_are_written_are_none(question: str) -> None:
+    assert codes_apart(question) == []

@@ -584,8 +584,15 @@ async def test_without_time_for_a_better_plan_an_answer_says_what_it_may_lack(
 
     monkeypatch.setattr(SearchRun, "_run", out_of_time)
 
-    found = await find(search_pool, outnumbered, "bomba", filter=ChunkFilter(languages=("yy",)), exact_up_to=0)
+    index = index_over(search_pool, 0)
+    asked = FileChunkSearchCriteria("bomba", filter=ChunkFilter(languages=("yy",)))
 
+    found = await index.search(SCOPE, Question(outnumbered, None, "bomba"), asked, Fusion())
+    monkeypatch.setattr(SearchRun, "_run", run)
+    with_time = await index.search(SCOPE, Question(outnumbered, None, "bomba"), asked, Fusion())
+    once_more = await index.search(SCOPE, Question(outnumbered, None, "bomba"), asked, Fusion())
+
+    assert (len(with_time.matches), with_time.cached, once_more.cached) == (10, False, True)
     assert len(found.matches) == 5
     assert found.legs.lexical is not None
     assert (found.legs.lexical.strategy, found.legs.lexical.complete) == (Strategy.BM25, False)

@@ -94,6 +94,7 @@ def test_what_differs_in_a_number_or_a_code_is_no_duplicate(quoted: str, other: 
         "La presión máxima de servicio del colector de la planta P-4711/B es de 12 bar.",
         "la presión máxima de servicio del colector de la planta P-4711/B es de 12 bar hoy",
         "La presión máxima de servicio del colector de la planta",
+        "Hoy, la presión máxima de servicio del colector de la planta P-4711/B es de 12 bar en verano",
     ],
 )
 def test_what_has_no_number_or_code_of_its_own_is_a_duplicate(other: str) -> None:
@@ -102,3 +103,14 @@ def test_what_has_no_number_or_code_of_its_own_is_a_duplicate(other: str) -> Non
     context = assemble_context([passage(1, text)], [resource(1, other)], {}, budget=10_000, chunks_per_file=3)
 
     assert ([item.text for item in context.items], context.left_out.duplicates) == ([text], 1)
+
+
+def test_what_says_more_than_a_short_text_that_it_has_in_it_is_no_duplicate() -> None:
+    short = "# Bomba de agua"
+    long = (
+        "La bomba de agua se ceba antes de arrancar, con la válvula cerrada, y se para cuando el depósito está vacío."
+    )
+
+    context = assemble_context([passage(1, long, 0.1)], [resource(1, short, 0.9)], {}, budget=10_000, chunks_per_file=3)
+
+    assert {item.text for item in context.items} == {short, long}

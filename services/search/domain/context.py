@@ -24,8 +24,8 @@ BUDGET_MAX = 200_000
 CHUNKS_PER_FILE_DEFAULT = 3
 
 ALIKE = 0.8
-"""The share of the smaller text's word triples that the other has, from which two texts are near-duplicates; unless the
-later one has a number or a code that is not quoted, or has them in another order."""
+"""The share of a text's word triples that a quoted one has, from which it is a near-duplicate of that; unless it has a
+number or a code that is not quoted, or has them in another order."""
 
 _CONSIDERED = (50, 200)
 _TOKENS_OF_A_SMALL_TEXT = 100
@@ -389,7 +389,7 @@ class _Draft:
         for (known, known_codes), other in self._quoted:
             if place is not None and other is not None and place[0] == other[0] and abs(place[1] - other[1]) == 1:
                 continue
-            if len(triples & known) < ALIKE * min(len(triples), len(known)):
+            if len(triples & known) < ALIKE * len(triples):
                 continue
             to_match = iter(known_codes)
             if all(code in to_match for code in codes):

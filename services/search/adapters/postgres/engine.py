@@ -86,6 +86,8 @@ class SearchRun:
             "exact_up_to": bounds.exact_up_to,
         }
         self._timeout = bounds.timeout_seconds
+        self.is_cut_short = False
+        """Whether the time ran out for a better plan, which another run may have."""
 
     async def size(self) -> Size:
         """How much passes the filter."""
@@ -107,6 +109,7 @@ class SearchRun:
             except TimeoutError:
                 if found is None:
                     raise
+                self.is_cut_short = True
                 return found
             except asyncpg.PostgresError as error:
                 if plan.dense is None or plan.lexical is None or isinstance(error, DRIVER_FAULTS):

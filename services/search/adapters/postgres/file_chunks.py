@@ -99,7 +99,8 @@ class PostgresFileChunkIndex:
             matches = tuple(_match(row) for row in records if row["chunk_id"] is not None)
             total = used.total(records[0], size, criteria.min_score, len(matches))
             found = FoundFileChunks(matches, legs, total)
-            self._lists.keep(list_of, version, found, sum(len(match.text) for match in matches))
+            if not run.is_cut_short:
+                self._lists.keep(list_of, version, found, sum(len(match.text) for match in matches))
         return found
 
     async def cosines(

@@ -82,7 +82,8 @@ class PostgresResourceIndex:
             matches = tuple(_match(row) for row in records if row["entity_id"] is not None)
             total = used.total(records[0], size, criteria.min_score, len(matches))
             found = FoundResources(matches, legs, total)
-            self._lists.keep(list_of, version, found, sum(len(match.embedding_text) for match in matches))
+            if not run.is_cut_short:
+                self._lists.keep(list_of, version, found, sum(len(match.embedding_text) for match in matches))
         return found
 
     async def cosines(

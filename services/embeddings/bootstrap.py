@@ -41,7 +41,7 @@ from services.embeddings.adapters.postgres.file_pages import PostgresFilePages
 from services.embeddings.adapters.postgres.file_work import OUTBOX, PostgresFileWork
 from services.embeddings.adapters.postgres.known_descriptions import PostgresKnownDescriptions
 from services.embeddings.adapters.postgres.known_vectors import PostgresKnownVectors
-from services.embeddings.adapters.postgres.lexical import build_lexical, renew_words
+from services.embeddings.adapters.postgres.lexical import build_lexical, renew_languages, renew_words
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
 from services.embeddings.adapters.postgres.resource_work import PostgresResourceWork
 from services.embeddings.adapters.postgres.space_build import PostgresSpaceBuild
@@ -263,6 +263,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             every(settings.measure_seconds, "measure", partial(measure, files, resources)),
             every(settings.measure_seconds, "lexical index", partial(build_lexical, pool)),
             every(settings.measure_seconds, "words", partial(renew_words, pool)),
+            every(settings.measure_seconds, "languages", partial(renew_languages, pool)),
             every(settings.measure_seconds, "dropped spaces", spaces.remove_dropped),
         )
 

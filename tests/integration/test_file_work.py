@@ -116,6 +116,29 @@ async def test_a_completed_file_has_its_chunks_and_is_announced(world: World) ->
     assert await world.announced() == ["FileEmbedded"]
 
 
+async def test_a_chunk_that_does_not_tell_its_language_is_stored_in_that_of_the_chunks_around_it(world: World) -> None:
+    file_id = await store_file(world.source)
+    spanish = "La bomba está en el sótano de la fábrica, y los técnicos la revisan cada mes."
+    english = "The pump is in the basement of the plant, and it is checked by the crew every month."
+    chunks = embedded(spanish, "Bombas, válvulas", english, spanish)
+    query = "SELECT language FROM module_embeddings_file_chunk WHERE file_id = $1 ORDER BY position"
+
+    async def stored(declared: str | None = None) -> list[str]:
+        await world.mirror.mark([uploaded(file_id)])
+        result = replace(indexed(world.space_id), declared_language=declared)
+        await world.work.complete(await world.claim_one(), result, chunks)
+        return [row["language"] for row in await world.source.fetch(query, file_id)]
+
+    assert await stored() == ["es", "es", "en", "es"]
+    ids = await world.chunk_ids(file_id)
+    await replace_file(world.source, file_id)
+    assert await stored() == ["es", "es", "en", "es"]
+    assert await world.chunk_ids(file_id) == ids
+    await replace_file(world.source, file_id)
+    assert await stored("pt") == ["pt"] * 4
+    assert await world.source.fetchval("SELECT languages_told FROM module_embeddings_files_file")
+
+
 async def test_a_lease_that_ran_out_spends_an_attempt_unless_the_database_was_away_meanwhile(world: World) -> None:
     await world.mirror.mark([uploaded(await store_file(world.source))])
     assert (await world.claim_one()).attempts == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal
 
 import asyncpg
@@ -10,7 +11,7 @@ import pytest
 
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.postgres.pool import create_pool
-from services.embeddings.adapters.postgres.lexical import renew_words
+from services.embeddings.adapters.postgres.lexical import renew_languages, renew_words
 from services.search.adapters.postgres.engine import Bounds
 from services.search.adapters.postgres.file_chunks import PostgresFileChunkIndex
 from services.search.application.ports import Question
@@ -60,6 +61,22 @@ INFLECTED = (
 )
 
 
+BESIDE = (
+    *(
+        "Bomba centrífuga",
+        SAID["es"],
+        "La bomba de la planta.",
+        "Bombas, válvulas",
+        "12 345",
+        "水泵的压力很高",
+        "Насос",
+    ),
+    *(" ".join(["Pampu ipo chini ya kiwanda, na hukaguliwa."] * 12), SAID["fr"], *[SAID["es"]] * 8),
+    *(*[SAID["en"]] * 9, "Relief valves", "Seal, 12 mm", SAID["es"], *[SAID["en"]] * 8),
+)
+"""A file in two languages, with passages of a few words, of others, of none, and long ones in what is in no row."""
+
+
 async def language(tables: Index, text: str) -> str:
     told: str = await tables.connection.fetchval("SELECT cauce_language($1)", text)
     return told
@@ -68,6 +85,22 @@ async def language(tables: Index, text: str) -> str:
 async def test_languages_are_told_apart_and_not_where_votes_are_few_or_equal(tables: Index) -> None:
     assert {tag: await language(tables, text) for tag, text in SAID.items()} == {tag: tag for tag in SAID}
     assert {text: await language(tables, text) for text in UNTOLD} == dict.fromkeys(UNTOLD, "und")
+
+
+async def languages_around(tables: Index, texts: Sequence[str]) -> dict[str, str]:
+    rows = await tables.connection.fetch("SELECT * FROM cauce_languages_around($1)", texts)
+    return {texts[row["place"] - 1]: row["language"] for row in rows}
+
+
+async def test_a_passage_that_does_not_tell_its_language_is_in_that_of_the_passages_around_it(tables: Index) -> None:
+    assert await languages_around(tables, BESIDE) == {
+        **dict.fromkeys(("Bomba centrífuga", "La bomba de la planta.", "Bombas, válvulas"), "es"),
+        **dict.fromkeys(("Relief valves", "Seal, 12 mm"), "en"),
+    }
+    assert await languages_around(tables, ["Bomba centrífuga", "Motor"]) == {}, "nothing tells"
+    russian = [SAID["ru"], "Насос", "Pump P-4711", SAID["ru"]]
+    assert await languages_around(tables, russian) == {"Насос": "ru"}
+    assert await languages_around(tables, []) == {}
 
 
 async def find(search_pool: asyncpg.Pool, space: int, text: str) -> list[str]:
@@ -97,6 +130,21 @@ async def test_a_question_is_asked_in_the_languages_of_the_tenant_only(tables: I
     }
 
 
+async def test_the_commonest_words_of_a_questions_language_are_not_looked_for_in_any_form(tables: Index) -> None:
+    cases = {
+        "¿Cuántas bombas hay en el sótano?": {"bombas", "sótano"},
+        "Segun el manual, cuanto pesa la bomba": {"manual", "pesa", "bomba"},
+        "How many pumps are in the basement?": {"pumps", "basement"},
+        "Care sunt pompele din subsol și cum se verifică?": {"pompele", "subsol", "verifică"},
+        "cuántas": {"cuántas"},
+        "segun la bomba de la planta": {"bomba", "planta"},
+        "ventas mes mayo": {"ventas", "mes", "mayo"},
+    }
+    for text, words in cases.items():
+        asked = await tables.connection.fetch("SELECT word FROM cauce_question_forms($1, '{ca,en,es,ro}')", text)
+        assert {row["word"] for row in asked} == words, text
+
+
 async def test_words_that_say_nothing_are_left_out_of_questions_that_have_others(
     tables: Index, search_pool: asyncpg.Pool
 ) -> None:
@@ -115,6 +163,36 @@ async def test_words_that_say_nothing_are_left_out_of_questions_that_have_others
     }
 
     assert {asked: set(await find(search_pool, space, asked)) for asked in cases} == cases
+
+
+async def test_languages_that_were_told_alone_are_told_again_by_the_passages_around(
+    tables: Index, search_pool: asyncpg.Pool, database: Database
+) -> None:
+    space = await tables.add_space()
+    await tables.add_file(space, [IndexedChunk(text, EAST) for text in BESIDE])
+    declared = await tables.add_file(
+        space, [IndexedChunk("Bombas", EAST), IndexedChunk(SAID["en"], EAST)], languages=["es"] * 2
+    )
+    waiting = await tables.add_file(
+        space, [IndexedChunk("Bombas", EAST), IndexedChunk(SAID["es"], EAST)], status="PENDING"
+    )
+    assert "Bombas, válvulas" not in await find(search_pool, space, "válvula")
+    before = await tables.connection.fetch("SELECT id, xmin FROM module_embeddings_file_chunk ORDER BY id")
+
+    async with await create_pool(database.embeddings_url, application_name="test") as pool:
+        await renew_languages(pool)
+
+    rows = await tables.connection.fetch(
+        "SELECT id, xmin, text, language FROM module_embeddings_file_chunk ORDER BY id"
+    )
+    changed = {
+        row["text"]: row["language"] for row, was in zip(rows, before, strict=True) if row["xmin"] != was["xmin"]
+    }
+    assert changed == await languages_around(tables, BESIDE)
+    assert "Bombas, válvulas" in await find(search_pool, space, "válvula")
+    files = await tables.connection.fetch("SELECT file_id FROM module_embeddings_files_file WHERE NOT languages_told")
+    assert [row["file_id"] for row in files] == [waiting]
+    assert declared < waiting
 
 
 @pytest.mark.parametrize("spelling", ["NFC", "NFD"])

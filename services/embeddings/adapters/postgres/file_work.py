@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import repeat
 
 import asyncpg
 from pgvector import Vector as PgVector
@@ -101,6 +102,7 @@ class PostgresFileWork:
         The status is written first: that locks the row, checks the lease, and leaves nothing to undo if it is lost.
         Chunks that are already there just so are left alone, which spares the vector index.
         """
+        languages = await self._languages(result, chunks)
         async with self._pool.acquire() as connection, connection.transaction():
             _require(
                 await connection.fetchval(
@@ -117,12 +119,12 @@ class PostgresFileWork:
             )
             query = load_query(_PACKAGE, "list_chunk_identities")
             present = await connection.fetch(query, claim.file_id, result.space_id)
-            if [tuple(row) for row in present] != [_identity(embedded, result) for embedded in chunks]:
+            if [tuple(row) for row in present] != list(map(_identity, chunks, repeat(result), languages)):
                 await connection.execute(load_query(_PACKAGE, "delete_chunks"), claim.file_id)
                 await connection.copy_records_to_table(
                     "module_embeddings_file_chunk",
                     columns=_CHUNK_COLUMNS,
-                    records=_chunk_rows(claim, result, chunks),
+                    records=_chunk_rows(claim, result, chunks, languages),
                 )
             await _replace_pages(connection, claim, result)
             await connection.execute(load_query(_PACKAGE, "delete_kept_vectors"), claim.file_id)
@@ -156,6 +158,14 @@ class PostgresFileWork:
         async with self._pool.acquire() as connection, connection.transaction():
             _require(await connection.fetchval(load_query(_PACKAGE, "forget_file"), *_fence(claim)))
             await _announce(connection, FILE_EMBEDDING_REMOVED, claim)
+
+    async def _languages(self, result: FileResult, chunks: Sequence[EmbeddedChunk]) -> list[str | None]:
+        """What the words of each chunk do not decide of its language: what the file's metadata or its passages say."""
+        if result.declared_language is not None or not chunks:
+            return [result.declared_language] * len(chunks)
+        texts = [embedded.chunk.text for embedded in chunks]
+        told = dict(await self._pool.fetch(load_query(_PACKAGE, "tell_languages"), texts))
+        return [told.get(place) for place in range(1, len(texts) + 1)]
 
     async def _report(self, claim: ClaimedFile, stage: str | None, done: int | None, total: int | None) -> None:
         query = load_query(_PACKAGE, "report_file")
@@ -199,7 +209,7 @@ def _require(file_id: int | None) -> None:
         raise LeaseLostError
 
 
-def _identity(embedded: EmbeddedChunk, result: FileResult) -> tuple[object, ...]:
+def _identity(embedded: EmbeddedChunk, result: FileResult, language: str | None) -> tuple[object, ...]:
     chunk = embedded.chunk
     return (
         chunk.position,
@@ -209,15 +219,15 @@ def _identity(embedded: EmbeddedChunk, result: FileResult) -> tuple[object, ...]
         chunk.char_end,
         chunk.text_hash,
         result.space_id,
-        result.declared_language,
+        language,
     )
 
 
 def _chunk_rows(
-    claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk]
+    claim: ClaimedFile, result: FileResult, chunks: Sequence[EmbeddedChunk], languages: Sequence[str | None]
 ) -> Iterator[tuple[object, ...]]:
     """Rows in the order of ``_CHUNK_COLUMNS``."""
-    for embedded in chunks:
+    for embedded, language in zip(chunks, languages, strict=True):
         chunk = embedded.chunk
         yield (
             claim.file_id,
@@ -231,7 +241,7 @@ def _chunk_rows(
             chunk.text_hash,
             result.space_id,
             embedded.vector,
-            result.declared_language,
+            language,
         )
 
 

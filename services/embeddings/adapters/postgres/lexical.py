@@ -8,6 +8,7 @@ from services.chassis.observability import get_logger
 from services.chassis.postgres.queries import load_query
 
 _RENEWED_AT_ONCE = 200
+_FILES_RENEWED_AT_ONCE = 10
 
 _log = get_logger(__name__)
 
@@ -28,3 +29,12 @@ async def renew_words(pool: asyncpg.Pool) -> None:
         renewed += count
     if renewed:
         _log.info("words_renewed", chunks=renewed)
+
+
+async def renew_languages(pool: asyncpg.Pool) -> None:
+    """Tell again the languages of chunks that do not tell them, a few files at a time until none is left."""
+    renewed = 0
+    while count := await pool.fetchval(load_query("services.embeddings", "renew_languages"), _FILES_RENEWED_AT_ONCE):
+        renewed += count
+    if renewed:
+        _log.info("languages_renewed", files=renewed)

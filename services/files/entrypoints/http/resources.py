@@ -189,7 +189,7 @@ async def delete_resource(type_name: TypeName, resource_id: ResourceId, scope: C
 
 
 async def retry_resource(type_name: TypeName, resource_id: ResourceId, scope: CallerScope, catalogue: Surface) -> None:
-    """Have a resource looked at again: what failed is embedded, a text that has its vector keeps it."""
+    """Have a resource looked at again, under a new revision: what failed is embedded, a text with a vector keeps it."""
     await catalogue.retry(scope, type_name, resource_id)
 
 

@@ -32,6 +32,7 @@ from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.embeddings.adapters.postgres.resource_mirror import PostgresResourceMirror
 from services.embeddings.entrypoints.consume_events import MarkOnEvents
 from tests.support.broker import Kafka
+from tests.support.files import PATIENCE
 from tests.support.postgres import Database
 
 EXAMPLES = generate.CONTRACTS / "events" / "examples"
@@ -219,7 +220,7 @@ class Consumer:
         return {row["entity_type"] for row in resources} | ({"file"} if files else set())
 
     async def until_marked(self, expected: set[str]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await self.marked() != expected:
                 await asyncio.sleep(0.05)
 
@@ -297,7 +298,7 @@ async def test_bad_events_go_to_the_dead_letters_with_their_reason_and_the_good_
     )
     await reader.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             letters = [await reader.getone() for _ in bad]
     finally:
         await reader.stop()

@@ -45,7 +45,7 @@ def found(stack: CauceStack, query: str, *options: object) -> list[dict[str, Any
 
 def status_now(stack: CauceStack, file_id: int) -> str:
     """Asked over HTTP, because a command takes longer to start than a short file to be processed."""
-    file = httpx2.get(f"{stack.state['files_url']}/files/{file_id}").json()
+    file = httpx2.get(f"{stack.state['files_url']}/files/{file_id}", timeout=PATIENCE).json()
     status: str = file["status"]
     return status
 

@@ -90,6 +90,12 @@ class Member:
         """Let it go on."""
         self._signal(signal.SIGCONT)
 
+    def state(self) -> str:
+        """How it is, and what it said last."""
+        running = self.process is not None and self.process.returncode is None
+        status = psutil.Process(self.process.pid).status() if running else "not there"
+        return f"{self.role} is {status}, and said: {tail(self.log)}"
+
     def _signal(self, number: signal.Signals) -> None:
         if self.process is not None and self.process.returncode is None:
             os.killpg(self.process.pid, number)

@@ -93,13 +93,13 @@ async def settled(fleet: Fleet, truth: Truth) -> None:
     """Wait until nothing is wrong any more: at most for a lease, a sweep and ``ALLOWANCE_SECONDS``.
 
     Raises:
-        AssertionError: something was still wrong then, and what.
+        AssertionError: something was still wrong then, and what; and how each process is.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
     while wrong := await what_is_wrong(fleet, truth):
         if clock() - began > LEASE_SECONDS + SWEEP_SECONDS + ALLOWANCE_SECONDS:
-            raise AssertionError("\n".join(wrong))
+            raise AssertionError("\n".join([*wrong, *(member.state() for member in fleet.members.values())]))
         await asyncio.sleep(0.2)
     _log.info("settled after %.1f s", clock() - began)
 

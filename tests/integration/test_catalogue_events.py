@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from contracts.events.topics import CATALOG_EVENTS
 from services.chassis.resource_types import load_resource_types
 from tests.support.broker import Kafka
-from tests.support.files import running_files
+from tests.support.files import PATIENCE, running_files
 from tests.support.postgres import Database
 
 CONTRACT = Path(__file__).parents[2] / "contracts" / "events"
@@ -60,7 +60,7 @@ async def _read(kafka: Kafka, tenant: str, count: int) -> list[ConsumerRecord]:
     await consumer.start()
     records: list[ConsumerRecord] = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(records) < count:
                 record = await consumer.getone()
                 if json.loads(record.value).get("tenant") == tenant:

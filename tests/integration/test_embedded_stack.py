@@ -31,6 +31,7 @@ from deploy.embedded.supervisor import LOG_BYTES, Backoff, Supervisor, bound_log
 from services.chassis.kernel.errors import CauceError
 from services.chassis.messaging.kafka import client_options, ensure_topics
 from tests.support.broker import Kafka
+from tests.support.files import PATIENCE
 from tests.support.ports import free_port
 from tests.support.postgres import Database, temporary_folder
 
@@ -72,7 +73,7 @@ async def never_ready(pid: int) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's own limit is generous, and only reached by a fault."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -391,7 +392,7 @@ child.wait()
         parent.kill()
     if sys.platform != "linux":
         folder.stop_leftovers()  # only Linux tells the child
-    psutil.wait_procs([child], timeout=30)
+    psutil.wait_procs([child], timeout=PATIENCE)
     assert is_gone(child.pid)
 
 

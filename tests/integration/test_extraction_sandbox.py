@@ -17,6 +17,7 @@ from services.embeddings.adapters.extractors.sandbox.extractor import SandboxErr
 from services.embeddings.domain.document import ExtractedDocument, Page
 from services.embeddings.domain.errors import ExtractionError, ResourceLimitError
 from tests.support import documents
+from tests.support.files import PATIENCE
 
 LIMITS = ExtractionLimits()
 MIB = 1024 * 1024
@@ -260,7 +261,7 @@ def test_no_process_outlives_its_worker(tmp_path, how):
             time.sleep(0.01)
             offspring = psutil.Process(worker.pid).children(recursive=True)
         worker.send_signal(how)
-    _, alive = psutil.wait_procs(offspring, 20)
+    _, alive = psutil.wait_procs(offspring, PATIENCE)
     assert not alive
 
 
@@ -296,7 +297,7 @@ def zygote(sandbox: SandboxedExtractor) -> psutil.Process:
 
 async def reading_process(sandbox: SandboxedExtractor) -> psutil.Process:
     """The process that reads a document, as soon as it is hard at work."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             for process in zygote(sandbox).children() if sandbox._zygote else []:
                 if process.cpu_times().user > 0.05:
@@ -305,5 +306,5 @@ async def reading_process(sandbox: SandboxedExtractor) -> psutil.Process:
 
 
 async def ended(process: psutil.Process) -> None:
-    _, alive = await asyncio.to_thread(psutil.wait_procs, [process], 20)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [process], PATIENCE)
     assert not alive

@@ -22,7 +22,7 @@ from services.chassis.models.failures import CallFailedError, ImageNotDescribedE
 from services.chassis.models.gemini import GeminiEmbedder, GeminiVision
 from services.chassis.models.limiter import LONGEST_PAUSE_SECONDS, ProcessQuota, Rates
 from services.chassis.models.registry import GEMINI_EMBEDDING_001, GEMINI_EMBEDDING_2, ModelSettings
-from tests.support.files import eventually
+from tests.support.files import PATIENCE, eventually
 from tests.support.gemini_server import (
     API_KEY,
     MOST_ITEMS,
@@ -403,7 +403,7 @@ async def test_no_more_calls_at_once_than_allowed(gemini: GeminiServer):
         with lock:
             running += 1
             under_way.append(running)
-        full.wait(timeout=10)
+        full.wait(timeout=PATIENCE)
         with lock:
             running -= 1
         return embed(request)

@@ -29,7 +29,7 @@ from services.embeddings.bootstrap import build_app
 from services.embeddings.settings import EmbeddingsSettings
 from services.files.settings import FilesSettings
 from tests.support.broker import Kafka
-from tests.support.files import NO_BROKER, Link, eventually, running_files
+from tests.support.files import NO_BROKER, PATIENCE, Link, eventually, running_files
 from tests.support.ports import free_port
 from tests.support.postgres import Database, PostgresServer
 from tests.support.scarce_gemini import ScarceGemini
@@ -72,7 +72,9 @@ async def test_a_worker_waits_for_its_database_shows_that_it_does_and_works_when
                 worker_environment(far, objects, provider, worker_port=port), tmp_path / "worker.log"
             )
             try:
-                async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+                async with httpx2.AsyncClient(
+                    base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE
+                ) as http:
                     await eventually(lambda: answer(http, lambda it: it.json()["faults"] == waiting))
                     await link.mend()
                     await eventually(lambda: answer(http, lambda it: it.status_code == 200))
@@ -96,7 +98,7 @@ async def test_a_worker_that_waits_for_its_database_can_be_stopped(database: Dat
 
             await eventually(waits)
             worker.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(worker.process.wait, 30) == 0
+            assert await asyncio.to_thread(worker.process.wait, PATIENCE) == 0
 
 
 @asynccontextmanager
@@ -141,7 +143,7 @@ async def test_every_process_waits_for_the_first_migration_says_so_and_works_aft
         )
         try:
             async with (
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as of_worker,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE) as of_worker,
                 running_files(database, objects, **kafka.options) as files,
                 running_embeddings(
                     embeddings_database_url=database.embeddings_url, tenant="acme", operator_access=True
@@ -212,7 +214,7 @@ async def test_a_release_waits_for_its_migrations_and_neither_spends_an_attempt_
         worker = WorkerProcess(environment, tmp_path / "worker.log")
         try:
             async with (
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as of_worker,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE) as of_worker,
                 running_files(database, tmp_path, **kafka.options) as files,
                 running_embeddings(embeddings_database_url=database.embeddings_url, tenant="acme") as embeddings,
                 running_search(database, search_space_poll_seconds=0.1) as search,

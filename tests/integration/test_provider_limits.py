@@ -204,7 +204,7 @@ async def test_no_outage_of_a_provider_makes_anything_fail_however_long_it_lasts
                                      WHERE status = 'PENDING' AND error_message LIKE '%fails at everything%')"""
             while not await admin.fetchval(said):
                 await asyncio.sleep(0.02)
-            async with httpx2.AsyncClient(trust_env=False) as client:
+            async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
                 ready = (await client.get(f"http://127.0.0.1:{port}/health/ready")).json()
             assert ready["status"] == "ready"
             assert "out since" in ready["waits"]["gemini-embedding-001"]

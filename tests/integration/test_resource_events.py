@@ -34,7 +34,7 @@ from services.embeddings.entrypoints.worker import Label, Worker
 from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
 from tests.support.broker_requests import counted_requests
-from tests.support.files import eventually
+from tests.support.files import PATIENCE, eventually
 from tests.support.postgres import Database
 from tests.support.resources import TENANT, ResourceWorld, resource_world
 from tests.support.source_files import store_file
@@ -98,7 +98,7 @@ async def dead_letter(kafka: Kafka, event: Event) -> dict[str, str]:
     consumer = AIOKafkaConsumer(DEAD_LETTERS.name, auto_offset_reset="earliest", **client_options(kafka.settings))
     await consumer.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for record in await fetch(kafka.settings, consumer, 500, timeout_ms=20):
                     headers = {name: value.decode(errors="replace") for name, value in record.headers if value}

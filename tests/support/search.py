@@ -26,7 +26,7 @@ from tests.support.postgres import Database
 
 TENANT = "acme"
 SCOPE = AccessScope(TENANT)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 _MIRROR = """
 INSERT INTO module_embeddings_files_file (file_id, tenant_id, name, status, outcome, page_count)

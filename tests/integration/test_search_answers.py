@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from services.search.domain.criteria import ChunkFilter, FileChunkSearchCriteria
 from services.search.domain.cursor import Cursor, digest
 from services.search.domain.fusion import Fusion
 from services.search.domain.results import FoundFileChunks, FoundResources, Total
+from services.search.domain.techniques import Speaker, Techniques, Turn
 from tests.support.postgres import Database
 from tests.support.search import TENANT, Index, IndexedChunk, direction, random_directions
 
@@ -227,6 +229,25 @@ async def test_what_is_kept_is_bounded_and_can_be_nothing(tables: Index, search_
         assert not (await chunks(small, space, None, EAST, top_n=top_n)).cached
         assert not (await chunks(none, space, None, EAST, top_n=5)).cached
     assert (await chunks(small, space, None, EAST, top_n=5)).cached
+
+
+async def test_what_is_kept_of_a_question_is_as_small_however_much_was_asked(
+    tables: Index, search_pool: asyncpg.Pool
+) -> None:
+    space = await fill(tables, 30)
+    index = chunk_index(search_pool)
+    turns = tuple(Turn(Speaker.USER, f"{n} " + "presión " * 400) for n in range(20))
+    files = ChunkFilter(file_ids=(1,), languages=tuple(f"{a}{b}" for a in "abcdefghij" for b in "abcdefghij"))
+    tracemalloc.start()
+    try:
+        for number in range(1, 101):
+            history = Techniques(tuple(Turn(Speaker.USER, f"{number} {turn.text}") for turn in turns))
+            await chunks(index, space, None, EAST, top_n=number, techniques=history, filter=files)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 100 * 20_000
 
 
 async def test_writers_of_one_tenant_count_their_changes_without_waiting_for_one_another(

@@ -6,7 +6,7 @@ The version is read from the database at every search, so a list is never older 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Generic, TypeVar
 
@@ -43,10 +43,10 @@ async def read_version(
     return words.pop("version"), words
 
 
-def list_key(scope: AccessScope, question: Question, criteria: Hashable, fusion: Fusion) -> Hashable:
-    """What two searches with the same list have in common, besides the version."""
+def list_key(scope: AccessScope, question: Question, criteria: object, fusion: Fusion) -> bytes:
+    """What two searches with the same list have in common, besides the version; as short for any filter and history."""
     vector = None if question.vector is None else sha256(question.vector.tobytes()).digest()
-    return scope, question.space_id, vector, question.text, criteria, fusion
+    return sha256(repr((scope, question.space_id, vector, question.text, criteria, fusion)).encode()).digest()
 
 
 class ResultLists(Generic[Found]):
@@ -55,9 +55,9 @@ class ResultLists(Generic[Found]):
     def __init__(self, characters: int) -> None:
         self._most = characters
         self._characters = 0
-        self._lists: OrderedDict[Hashable, tuple[int, Found, int]] = OrderedDict()
+        self._lists: OrderedDict[bytes, tuple[int, Found, int]] = OrderedDict()
 
-    def find(self, key: Hashable, version: int) -> Found | None:
+    def find(self, key: bytes, version: int) -> Found | None:
         """The list, None when it is unknown or of another version."""
         known = self._lists.get(key)
         if known is None:
@@ -68,7 +68,7 @@ class ResultLists(Generic[Found]):
         self._lists.move_to_end(key)
         return known[1]
 
-    def keep(self, key: Hashable, version: int, found: Found, texts: int) -> None:
+    def keep(self, key: bytes, version: int, found: Found, texts: int) -> None:
         """Remember a list of ``texts`` characters, read when the version was this one or later.
 
         One whose leg failed is not kept: the next search may fare better.
@@ -84,5 +84,5 @@ class ResultLists(Generic[Found]):
         while self._characters > self._most:
             self._drop(next(iter(self._lists)))
 
-    def _drop(self, key: Hashable) -> None:
+    def _drop(self, key: bytes) -> None:
         self._characters -= self._lists.pop(key)[2]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from services.search.domain.context import assemble_context
+from services.search.domain import context as context_module
+from services.search.domain.context import assemble_context, count_tokens
 from services.search.domain.results import FileChunkMatch, ResourceMatch
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,3 +116,19 @@ def test_what_says_more_than_a_short_text_that_it_has_in_it_is_no_duplicate() ->
     context = assemble_context([passage(1, long, 0.1)], [resource(1, short, 0.9)], {}, budget=10_000, chunks_per_file=3)
 
     assert {item.text for item in context.items} == {short, long}
+
+
+def test_a_file_of_many_passages_is_not_counted_again_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return count_tokens(text)
+
+    monkeypatch.setattr(context_module, "count_tokens", count)
+    passages = [replace(passage(1, f"texto {n}"), chunk_id=n, position=2 * n, char_start=100 * n) for n in range(300)]
+
+    context = assemble_context(passages, [], {}, budget=200_000, chunks_per_file=1_000)
+
+    assert len(context.items) == 300
+    assert len(counted) < 3 * 300

@@ -36,7 +36,9 @@ class BuildContext:
             self.search_file_chunks(scope, criteria.passages, prepared),
             self.search_resources(scope, criteria.resources, prepared),
         )
-        context = assemble_context(
+        # In a thread: of a thousand passages it is a second's work, for which other callers would wait.
+        context = await asyncio.to_thread(
+            assemble_context,
             passages.results,
             resources.results,
             await self.index.find_beside(scope, passages.results),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -302,9 +303,11 @@ class _Draft:
         self._chunks_per_file = chunks_per_file
         self._files: dict[int, _File] = {}
         self._tokens_of_file: dict[int, int] = {}
+        self._tokens_of_run: dict[tuple[int, ...], int] = {}
         self._resources: list[tuple[int, QuotedResource]] = []
         self._tokens = 0
-        self._quoted: list[tuple[_Gist, Place | None]] = []
+        self._quoted: list[tuple[list[str], Place | None]] = []
+        self._quoting: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         self._left_out = {"budget": 0, "duplicates": 0, "per_file": 0}
 
     def add(self, match: Match, rank: int) -> None:
@@ -317,13 +320,14 @@ class _Draft:
         """What is quoted by now."""
         ranked: list[tuple[int, Quoted]] = [*self._resources]
         for file_id, file in self._files.items():
-            ranked += _passages(file_id, file)
+            ranked += [_passage(file_id, file, run) for run in _runs(file)]
         items = tuple(item for _, item in sorted(ranked, key=lambda one: one[0]))
         text = "\n\n".join(f"[{number}] {item.source}\n{item.text}" for number, item in enumerate(items, start=1))
         return Context(items, text, count_tokens(text), LeftOut(**self._left_out))
 
     def _add_resource(self, match: ResourceMatch, rank: int) -> str | None:
-        if self._is_known(match.embedding_text, None):
+        gist = _gist(match.embedding_text)
+        if self._is_known(gist, None):
             return "duplicates"
         resource = QuotedResource(match.entity_type, match.entity_id, match.name, match.score, match.embedding_text)
         tokens = _tokens_of(resource)
@@ -331,7 +335,7 @@ class _Draft:
             return "budget"
         self._tokens += tokens
         self._resources.append((rank, resource))
-        self._quoted.append((_gist(match.embedding_text), None))
+        self._quote(gist, None)
         return None
 
     def _add_chunk(self, match: FileChunkMatch, rank: int) -> str | None:
@@ -340,7 +344,8 @@ class _Draft:
             file.scores[match.position] = match.score
             file.ranks[match.position] = rank
             return None
-        if self._is_known(match.text, (match.file_id, match.position)):
+        gist = _gist(match.text)
+        if self._is_known(gist, (match.file_id, match.position)):
             return "duplicates"
         room = self._chunks_per_file - len(file.pieces)
         if room < 1:
@@ -353,7 +358,7 @@ class _Draft:
                 {**file.scores, match.position: match.score},
                 {**file.ranks, match.position: rank},
             )
-            tokens = sum(_tokens_of(passage) for _, passage in _passages(match.file_id, extended))
+            tokens = sum(self._tokens_of(match.file_id, extended, run) for run in _runs(extended))
             if self._tokens - self._tokens_of_file.get(match.file_id, 0) + tokens <= self._budget:
                 break
             if not companions:
@@ -362,10 +367,17 @@ class _Draft:
         self._tokens += tokens - self._tokens_of_file.get(match.file_id, 0)
         self._tokens_of_file[match.file_id] = tokens
         self._files[match.file_id] = extended
-        pieces: list[Piece] = [match, *companions]
-        for piece in pieces:
-            self._quoted.append((_gist(piece.text), (match.file_id, piece.position)))
+        self._quote(gist, (match.file_id, match.position))
+        for piece in companions:
+            self._quote(_gist(piece.text), (match.file_id, piece.position))
         return None
+
+    def _tokens_of(self, file_id: int, file: _File, run: Sequence[Piece]) -> int:
+        """Counted once for each run: a file has many that another chunk of it does not touch."""
+        chunk_ids = tuple(piece.chunk_id for piece in run)
+        if chunk_ids not in self._tokens_of_run:
+            self._tokens_of_run[chunk_ids] = _tokens_of(_passage(file_id, file, run)[1])
+        return self._tokens_of_run[chunk_ids]
 
     def _companions(self, match: FileChunkMatch, file: _File) -> list[FileChunk]:
         """The chunks after and before that complete the passage's sentences, and are not quoted yet."""
@@ -380,16 +392,24 @@ class _Draft:
             for piece in wanted
             if piece is not None
             and piece.position not in file.pieces
-            and not self._is_known(piece.text, (match.file_id, piece.position))
+            and not self._is_known(_gist(piece.text), (match.file_id, piece.position))
         ]
 
-    def _is_known(self, text: str, place: Place | None) -> bool:
+    def _quote(self, gist: _Gist, place: Place | None) -> None:
+        triples, codes = gist
+        for triple in triples:
+            self._quoting[triple].append(len(self._quoted))
+        self._quoted.append((codes, place))
+
+    def _is_known(self, gist: _Gist, place: Place | None) -> bool:
         """Whether nearly the same is quoted; chunks that follow one another share text, and are merged instead."""
-        triples, codes = _gist(text)
-        for (known, known_codes), other in self._quoted:
+        triples, codes = gist
+        shared = Counter(number for triple in triples for number in self._quoting.get(triple, ()))
+        for number, count in shared.items():
+            known_codes, other = self._quoted[number]
             if place is not None and other is not None and place[0] == other[0] and abs(place[1] - other[1]) == 1:
                 continue
-            if len(triples & known) < ALIKE * len(triples):
+            if count < ALIKE * len(triples):
                 continue
             to_match = iter(known_codes)
             if all(code in to_match for code in codes):
@@ -397,33 +417,35 @@ class _Draft:
         return False
 
 
-def _passages(file_id: int, file: _File) -> list[tuple[int, Passage]]:
-    """The file's chunks as passages, each with its best rank."""
+def _runs(file: _File) -> list[list[Piece]]:
+    """The file's chunks, those together that follow one another."""
     runs: list[list[Piece]] = []
     for _, piece in sorted(file.pieces.items()):
         if runs and (piece.position == runs[-1][-1].position + 1 or piece.char_start < runs[-1][-1].char_end):
             runs[-1].append(piece)
         else:
             runs.append([piece])
-    passages = []
-    for run in runs:
-        found = [piece.position for piece in run if piece.position in file.ranks]
-        scores = [score for position in found if (score := file.scores[position]) is not None]
-        pages_from = [piece.page_from for piece in run if piece.page_from is not None]
-        pages_to = [piece.page_to for piece in run if piece.page_to is not None]
-        passage = Passage(
-            file_id=file_id,
-            file_name=file.name,
-            page_from=min(pages_from, default=None),
-            page_to=max(pages_to, default=None),
-            char_start=run[0].char_start,
-            char_end=max(piece.char_end for piece in run),
-            chunk_ids=tuple(piece.chunk_id for piece in run),
-            score=max(scores, default=None),
-            text=_merged(run),
-        )
-        passages.append((min(file.ranks[position] for position in found), passage))
-    return passages
+    return runs
+
+
+def _passage(file_id: int, file: _File, run: Sequence[Piece]) -> tuple[int, Passage]:
+    """Chunks that follow one another as a passage, after its best rank."""
+    found = [piece.position for piece in run if piece.position in file.ranks]
+    scores = [score for position in found if (score := file.scores[position]) is not None]
+    pages_from = [piece.page_from for piece in run if piece.page_from is not None]
+    pages_to = [piece.page_to for piece in run if piece.page_to is not None]
+    passage = Passage(
+        file_id=file_id,
+        file_name=file.name,
+        page_from=min(pages_from, default=None),
+        page_to=max(pages_to, default=None),
+        char_start=run[0].char_start,
+        char_end=max(piece.char_end for piece in run),
+        chunk_ids=tuple(piece.chunk_id for piece in run),
+        score=max(scores, default=None),
+        text=_merged(run),
+    )
+    return min(file.ranks[position] for position in found), passage
 
 
 def _merged(run: Sequence[Piece]) -> str:

@@ -275,11 +275,14 @@ def ends_with(module: str, **settings: object) -> tuple[int, dict[str, str]]:
 async def test_what_waiting_does_not_mend_ends_every_process_with_one_line_and_a_status_of_its_own() -> None:
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         url = f"postgresql://cauce:wrong@127.0.0.1:{server.sockets[0].getsockname()[1]}/cauce?sslmode=disable"
-        for module in ("files", "embeddings", "embeddings.worker", "search"):
+        settings = {"storage_url": "s3://none", "kafka_bootstrap": NO_BROKER}
+
+        async def end_of(module: str) -> tuple[str, int, dict[str, str]]:
             where = f"{module.split('.')[0]}_database_url"
-            status, said = await asyncio.to_thread(
-                ends_with, f"services.{module}", **{where: url}, storage_url="s3://none", kafka_bootstrap=NO_BROKER
-            )
+            return where, *await asyncio.to_thread(ends_with, f"services.{module}", **settings, **{where: url})
+
+        modules = ("files", "embeddings", "embeddings.worker", "search")
+        for where, status, said in await asyncio.gather(*map(end_of, modules)):
             assert (status, said["event"], said["code"]) == (78, "start_refused", "DATABASE_REFUSED")
             assert (said["where"], "PASSWORD" in said["remedy"]) == (f"CAUCE_{where.upper()}", True)
 

@@ -218,6 +218,17 @@ async def test_a_passing_fault_is_tried_again_and_a_lasting_one_is_told(dialect:
     assert (await failure_of(model)).code == "LANGUAGE_MODEL_UNAVAILABLE"
 
 
+async def test_an_error_page_is_told_whatever_charset_it_says_it_is_in(dialect: Dialect, model: LanguageModel) -> None:
+    for charset in ("hex", "rot13", "zlib", "idna", "no-such"):
+        page = Reply(400, b"zz \xff.. not for reading", (("Content-Type", f"text/plain; charset={charset}"),))
+        dialect.server.then(*[page] * 4)
+
+        failure = await failure_of(model)
+
+        assert failure.code == "LANGUAGE_MODEL_REFUSED", charset
+        dialect.server.forget_script()
+
+
 async def test_a_server_that_asks_to_wait_a_moment_is_waited_for(dialect: Dialect, model: LanguageModel) -> None:
     dialect.server.then(*[dialect.failure(429, "0.1")] * 6, dialect.text(json.dumps(GOOD)))
 

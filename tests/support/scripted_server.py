@@ -105,9 +105,8 @@ def _handler(server: ScriptedServer[Any]) -> type[BaseHTTPRequestHandler]:
             data = text.encode() if isinstance(text, str) else text
             try:
                 self.send_response(reply.status)
-                for name, value in reply.headers:
+                for name, value in ({"Content-Type": "application/json"} | dict(reply.headers)).items():
                     self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

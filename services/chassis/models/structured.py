@@ -54,12 +54,14 @@ def invalid_answer(reason: str, usage: Usage) -> LanguageModelError:
 def bounded(most_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
     """A hook on responses: the body may have so many bytes and no more, and none of that in disguise.
 
-    It raises httpx2.DecodingError, when the body is read or at once.
+    A text is read as UTF-8: what a server calls its charset may be the name of any decoder. It raises
+    httpx2.DecodingError, when the body is read or at once.
     """
 
     async def bound_answer(response: httpx2.Response) -> None:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+        response.encoding = "utf-8"
         response.stream = _BoundedStream(response.stream, most_bytes)
 
     return bound_answer

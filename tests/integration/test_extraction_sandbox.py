@@ -166,8 +166,15 @@ async def test_a_crash_in_native_code_is_a_corrupt_document(extract, sandbox):
         await task
 
 
-async def test_a_process_killed_by_the_system_had_too_little_memory(extract, sandbox):
+async def test_a_document_whose_process_was_killed_with_hardly_any_memory_may_be_tried_again(extract, sandbox):
     task = asyncio.create_task(extract(ENDLESS))
+    (await reading_process(sandbox)).kill()
+    with pytest.raises(SandboxError, match="killed"):
+        await task
+
+
+async def test_a_process_killed_when_it_had_taken_nearly_all_its_memory_had_too_little(extract, sandbox):
+    task = asyncio.create_task(extract(ENDLESS, memory_bytes=64 * MIB))
     (await reading_process(sandbox)).kill()
     with pytest.raises(ResourceLimitError, match="memory_bytes"):
         await task

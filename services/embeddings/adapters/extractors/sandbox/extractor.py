@@ -141,9 +141,11 @@ class SandboxedExtractor:
             return ResourceLimitError("cpu_seconds", f"the document takes more than {seconds:g} s of processor time")
         # Native code that gets no memory ends by one signal or another, after it has taken nearly all that it may.
         starved = peak_kib * 1024 > self._limits.memory_bytes / 2
-        if exit in (EXIT_OUT_OF_MEMORY, -signal.SIGKILL) or (exit < 0 and starved):
+        if exit == EXIT_OUT_OF_MEMORY or (exit < 0 and starved):
             mib = self._limits.memory_bytes // 1024**2
             return ResourceLimitError("memory_bytes", f"the document takes more than {mib} MiB of memory")
+        if exit == -signal.SIGKILL:  # no document does that: the machine had no memory left, or somebody did it
+            return SandboxError("the reading process was killed")
         if exit < 0:
             return ExtractionError("CORRUPT", f"the document makes its reader crash ({signal.Signals(-exit).name})")
         return SandboxError(f"the reading process ended with status {exit}")

@@ -333,6 +333,9 @@ async def test_a_provider_that_is_away_is_waited_for_and_named(database: Databas
             refused = await http.post(SEARCH, json={"query": "válvula", "mode": "semantic"})
             with_threshold = await http.post(SEARCH, json={"query": "válvula", "minScore": 0})
             by_words = await ask(http, query="a válvula")
+            beyond = await http.post(SEARCH, json={"query": "a válvula", "after": by_words["next"]})
+            context = (await http.post("/api/web/embeddings/context", json={"query": "a válvula"})).json()
+            fused = await ask(http, query="a válvula", rerank=5)
             known = await ask(http, query="bomba")
 
     assert (refused.status_code, refused.json()["code"]) == (503, "EMBEDDER_UNAVAILABLE")
@@ -342,6 +345,9 @@ async def test_a_provider_that_is_away_is_waited_for_and_named(database: Databas
     semantic = by_words["executed"]["legs"]["semantic"]
     assert (semantic["status"], by_words["executed"]["legs"]["lexical"]["status"]) == ("FAILED", "RAN")
     assert "EMBEDDER_UNAVAILABLE" in semantic["reason"]
+    totals = (by_words["total"], fused["total"], context["found"]["passages"], context["found"]["resources"])
+    assert {(total["exact"], total["reason"] is not None) for total in totals} == {(False, True)}
+    assert (beyond.status_code, beyond.json()["code"]) == (503, "PAGE_UNAVAILABLE")
     assert known["executed"]["query_vector_cached"] is True
 
 

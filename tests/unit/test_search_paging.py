@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.chassis.kernel.errors import ConflictError, InvalidInputError
+from services.chassis.kernel.errors import ConflictError, InvalidInputError, UnavailableError
 from services.search.application.paging import Page, read_page
 from services.search.domain.cursor import CURSOR_MAX_CHARACTERS, REACH, Cursor, digest, mark
 from services.search.domain.results import FileChunkMatch, FoundFileChunks, Legs, Total
@@ -34,10 +34,12 @@ class Ranking:
         return FoundFileChunks(tuple(map(match, self.order[:top_n])), Legs(), total)
 
 
-async def turn(ranking: Ranking, size: int, page: Page[FileChunkMatch] | None = None) -> Page[FileChunkMatch]:
+async def turn(
+    ranking: Ranking, size: int, page: Page[FileChunkMatch] | None = None, *, fault: str | None = None
+) -> Page[FileChunkMatch]:
     """The page after one, or the first."""
     after = None if page is None or page.next is None else Cursor.parse(page.next)
-    return await read_page(ranking, size, after, asked=ASKED, space=SPACE)
+    return await read_page(ranking, size, after, asked=ASKED, space=SPACE, fault=fault)
 
 
 def numbers(page: Page[FileChunkMatch]) -> list[int]:
@@ -66,6 +68,21 @@ async def test_a_page_asks_once_and_for_no_more_than_what_was_given_and_itself()
     await turn(ranking, 10, await turn(ranking, 10, await turn(ranking, 10)))
 
     assert ranking.asked == [10, 20, 30]
+
+
+async def test_pages_without_the_meaning_end_only_when_it_is_looked_for_again() -> None:
+    by_words, all_ = Ranking([4, 2]), Ranking([4, 3, 2, 1])
+    for size in (2, 5):
+        page = await turn(by_words, size, fault="away")
+        assert page.next is not None
+        with pytest.raises(UnavailableError, match="PAGE_UNAVAILABLE"):
+            await turn(by_words, size, page, fault="away")
+
+        page = await turn(all_, size, page)
+
+        assert (numbers(page), page.next) == ([3, 1], None)
+    nothing = await turn(Ranking([]), 5, fault="away")
+    assert numbers(await turn(all_, 5, nothing)) == [4, 3, 2, 1]
 
 
 orders = st.lists(st.integers(1, 40), unique=True, max_size=40)
@@ -97,7 +114,7 @@ async def test_a_cursor_holds_for_its_question_and_space_only() -> None:
         await read_page(Ranking([]), 2, after, asked=ASKED, space=digest("another"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 999])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 999])
 def test_a_cursor_is_read_as_it_was_written(count: int) -> None:
     cursor = Cursor(ASKED, SPACE, tuple(mark(number) for number in range(count)))
 
@@ -111,7 +128,7 @@ def test_whatever_is_no_cursor_is_refused(text: str) -> None:
         Cursor.parse(text)
 
 
-@pytest.mark.parametrize("marks", [b"", b"1234567", b"123456789", b"12345678" * REACH])
-def test_a_cursor_with_no_or_broken_or_too_many_marks_is_refused(marks: bytes) -> None:
+@pytest.mark.parametrize("marks", [b"1234567", b"123456789", b"12345678" * REACH])
+def test_a_cursor_with_broken_or_too_many_marks_is_refused(marks: bytes) -> None:
     with pytest.raises(InvalidInputError, match="INVALID_CURSOR"):
         Cursor.parse(str(Cursor(ASKED, SPACE, (marks,))))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from services.chassis.kernel.errors import UnavailableError
 from services.search.domain.cursor import REACH, Cursor, mark
 from services.search.domain.results import FileChunkMatch, Legs, ResourceMatch, Total
 
@@ -45,7 +46,13 @@ class Page(Generic[Match]):
 
 
 async def read_page(
-    find: Callable[[int], Awaitable[Found[Match]]], size: int, after: Cursor | None, *, asked: bytes, space: bytes
+    find: Callable[[int], Awaitable[Found[Match]]],
+    size: int,
+    after: Cursor | None,
+    *,
+    asked: bytes,
+    space: bytes,
+    fault: str | None = None,
 ) -> Page[Match]:
     """One page.
 
@@ -55,10 +62,12 @@ async def read_page(
         after: the page goes on from there.
         asked: the digest of the question and its criteria.
         space: the digest of the embedding space.
+        fault: why the meaning is not looked for at this search, though it is asked for: then there may always be more.
 
     Raises:
         InvalidInputError: ``CURSOR_MISMATCH``.
         ConflictError: ``CURSOR_EXPIRED``.
+        UnavailableError: ``PAGE_UNAVAILABLE`` when words alone find no more, and the meaning may.
     """
     if after is not None:
         after.require(asked, space)
@@ -69,7 +78,15 @@ async def read_page(
     for one in given:
         marked.pop(one, None)
     page = tuple(marked.items())[: reach - len(given)]
-    all_found = len(found.matches) < reach or (found.total.exact and found.total.count <= len(found.matches))
+    if after is not None and not page and fault is not None:
+        raise UnavailableError(
+            "PAGE_UNAVAILABLE",
+            f"words find no more, and by its meaning nothing can be found now: {fault}",
+            remedy="ask for the same page again later",
+        )
+    all_found = fault is None and (
+        len(found.matches) < reach or (found.total.exact and found.total.count <= len(found.matches))
+    )
     is_last = reach == REACH or (all_found and len(page) == len(marked))
     return Page(
         tuple(match for _, match in page),

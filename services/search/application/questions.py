@@ -12,7 +12,7 @@ from services.search.application.ports import QueryEmbedder, Question
 from services.search.application.query_vectors import QueryVectors
 from services.search.domain.criteria import SearchMode
 from services.search.domain.fusion import Fusion
-from services.search.domain.results import Executed, Leg, Legs, LegStatus
+from services.search.domain.results import Executed, Leg, Legs, LegStatus, Total
 from services.search.domain.techniques import ExecutedQuery, QueryKind, TechniqueReport
 
 
@@ -26,6 +26,17 @@ class ReadyQuestion:
     space: str
     vector_cached: bool
     faults: Legs
+
+    @property
+    def semantic_fault(self) -> str | None:
+        """Why the meaning is not looked for although the mode asks for it."""
+        return None if self.faults.semantic is None else self.faults.semantic.reason
+
+    def total(self, found: Total) -> Total:
+        """How many match, from how many the legs that ran found."""
+        if self.semantic_fault is None:
+            return found
+        return Total(found.count, exact=False, reason="of those with a word of the question: the semantic leg failed")
 
     def executed(
         self,

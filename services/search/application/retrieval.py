@@ -106,7 +106,8 @@ class Retrieval:
         Raises:
             InvalidInputError: ``CURSOR_MISMATCH``.
             ConflictError: ``CURSOR_EXPIRED``.
-            UnavailableError: no space is active, or a leg that the mode cannot do without cannot run now.
+            UnavailableError: no space is active, a leg that the mode cannot do without cannot run now, or
+                ``PAGE_UNAVAILABLE``: the leg that failed may find more, and the other does not.
         """
         wanted = criteria.techniques
         reports: tuple[TechniqueReport, ...] = ()
@@ -116,13 +117,14 @@ class Retrieval:
         ready, asked = prepared.ready, prepared.asked
         if not wanted:
             page = await self._page(scope, criteria, ready, index)
-            return page.matches, page.total, page.next, ready.executed(page.legs, self.fusion, cached=page.cached)
+            executed = ready.executed(page.legs, self.fusion, cached=page.cached)
+            return page.matches, ready.total(page.total), page.next, executed
 
         depth = max(criteria.top_n, wanted.rerank or 0)
         if len(asked) > 1:
             depth = next(depth_ for depth_ in _DEPTHS if depth_ >= depth)
         found = await index.search(scope, asked[0].question, replace(criteria, top_n=depth), self.fusion)
-        matches, total = found.matches, found.total
+        matches, total = found.matches, ready.total(found.total)
         if len(asked) > 1:
             # The threshold is on the cosine with the first query, which the searches for the others do not compute.
             wide = replace(criteria, top_n=depth, min_score=None)
@@ -154,6 +156,7 @@ class Retrieval:
             criteria.after,
             asked=digest(scope, asked, ready.mode, self.fusion),
             space=digest(ready.space),
+            fault=ready.semantic_fault,
         )
 
     async def _rewritten(

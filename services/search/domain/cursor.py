@@ -30,7 +30,7 @@ class Cursor:
     Attributes:
         asked: the digest of the question and all its criteria.
         space: the digest of the embedding space's name.
-        given: the marks of the results before, 1 to 999 of them.
+        given: the marks of the results before, up to 999 of them.
     """
 
     asked: bytes
@@ -45,7 +45,8 @@ class Cursor:
         except (ValueError, binascii.Error):
             raw = b""
         digests, marks = raw[1:_HEAD_BYTES], raw[_HEAD_BYTES:]
-        if raw[:1] != bytes([_FORMAT]) or len(marks) % _MARK_BYTES or not 0 < len(marks) < REACH * _MARK_BYTES:
+        is_whole = len(raw) >= _HEAD_BYTES and len(marks) % _MARK_BYTES == 0
+        if raw[:1] != bytes([_FORMAT]) or not is_whole or len(marks) >= REACH * _MARK_BYTES:
             raise InvalidInputError(
                 "INVALID_CURSOR", "after is no cursor", where="after", remedy="give next of the answer before"
             )

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from contracts.events.files import FILE_DELETED, FILE_UPLOADED
 from contracts.events.topics import CATALOG_EVENTS, DEAD_LETTERS, FILES_EVENTS
 from services.chassis.http.app import create_app
+from services.chassis.http.body_limit import BodyLimit
 from services.chassis.http.slots import Slots
 from services.chassis.messaging.intake import Intake
 from services.chassis.messaging.relay import OutboxRelay
@@ -291,6 +292,7 @@ def build_app(settings: EmbeddingsSettings) -> FastAPI:
             "relay": relay_fault,
         },
     )
+    app.add_middleware(BodyLimit)
     app.state.operator_access = settings.operator_access
     for each in (router, reindex_router, dead_letters_router, pages_router):
         app.include_router(each)

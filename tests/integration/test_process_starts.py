@@ -317,6 +317,8 @@ async def test_the_sweep_is_for_operators_and_refused_where_nobody_said_so(
 ) -> None:
     async with running_embeddings(embeddings_database_url=database.embeddings_url, **settings) as http:
         refused = await http.post("/sweep")
+        too_much = await http.post("/reindex", content=b" " * 2**21)
+    assert (too_much.status_code, too_much.json()["code"]) == (413, "BODY_TOO_LARGE")
     assert refused.status_code == 403
     assert refused.json()["code"] == ("OPERATOR_ONLY" if settings["tenant"] else "SCOPE_MISSING")
 

@@ -13,7 +13,9 @@ from starlette.types import Message
 
 from services.chassis.http.app import create_app
 from services.chassis.http.body_limit import BodyLimit
+from services.chassis.kernel.errors import IncompleteInputError
 from services.chassis.settings import HttpSettings
+from services.files.entrypoints.http.streaming import json_body
 
 
 @asynccontextmanager
@@ -22,9 +24,9 @@ async def nothing(_: FastAPI) -> AsyncIterator[None]:
 
 
 async def answer(parts: list[bytes], *, ends: bool) -> tuple[int, bytes]:
-    """Send a body in parts; one that does not end is silent after the last."""
+    """Send a body in parts; one that does not end goes on with a blank now and then."""
     app = create_app("Test", service="search", settings=HttpSettings(), lifespan=nothing, checks=dict)
-    app.add_middleware(BodyLimit, max_bytes=100, idle_seconds=0.05)
+    app.add_middleware(BodyLimit, max_bytes=100, seconds=0.2)
 
     @app.post("/echo")
     async def echo(body: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +41,8 @@ async def answer(parts: list[bytes], *, ends: bool) -> tuple[int, bytes]:
     async def receive() -> Message:
         if messages:
             return messages.pop(0)
-        return await asyncio.Future()
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b" ", "more_body": True}
 
     async def send(message: Message) -> None:
         sent.append(message)
@@ -68,7 +71,7 @@ async def answer(parts: list[bytes], *, ends: bool) -> tuple[int, bytes]:
         ([b'{"a": "' + b"x" * 60, b"y" * 60 + b'"}'], True, 413, b"BODY_TOO_LARGE"),
         ([b'{"a": '], False, 408, b"BODY_INCOMPLETE"),
     ],
-    ids=["within", "too large", "stalled"],
+    ids=["within", "too large", "trickling"],
 )
 async def test_a_body_is_taken_refused_or_given_up(
     parts: list[bytes], ends: bool, status: int, code: bytes | None
@@ -76,3 +79,13 @@ async def test_a_body_is_taken_refused_or_given_up(
     found, body = await answer(parts, ends=ends)
     assert found == status
     assert code is None or code in body
+
+
+async def test_json_for_the_files_service_is_given_up_likewise() -> None:
+    async def trickle() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(IncompleteInputError, match="not whole within 0.2 seconds"):
+        await json_body(trickle(), seconds=0.2)

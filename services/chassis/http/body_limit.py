@@ -1,4 +1,4 @@
-"""Bounds what a request may send: a body over the limit is refused, one that stalls is given up."""
+"""Bounds what a request may send: a body over the limit is refused, one that takes too long is given up."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1024 * 1024
-IDLE_SECONDS = 30.0
+BODY_SECONDS = 30.0
+"""How long a small body may take. A byte now and then must not keep a request's place for ever."""
 
 
 class BodyLimit:
     """ASGI middleware for services whose routes read their bodies whole."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int = MAX_BODY_BYTES, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int = MAX_BODY_BYTES, seconds: float = BODY_SECONDS) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._idle_seconds = idle_seconds
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with a body that is counted and waited for only so long."""
@@ -25,16 +26,17 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         received, more = 0, True
+        deadline = asyncio.get_running_loop().time() + self._seconds
 
         async def bounded() -> Message:
             nonlocal received, more
             if not more:
                 return await receive()
             try:
-                async with asyncio.timeout(self._idle_seconds):
+                async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError as error:
-                raise HTTPException(408, f"no byte of the body came for {self._idle_seconds:g} seconds") from error
+                raise HTTPException(408, f"the body was not whole within {self._seconds:g} seconds") from error
             received += len(message.get("body", b""))
             more = bool(message.get("more_body", False))
             if received > self._max_bytes:

@@ -101,7 +101,7 @@ class _Body:
             except TimeoutError as error:
                 raise self._too_late() from error
             except ClientDisconnect as error:
-                raise _incomplete("the caller hung up before the body was whole") from error
+                raise incomplete("the caller hung up before the body was whole") from error
             finally:
                 patience, self._waiting = self.patience, None
             if chunk is None:
@@ -112,7 +112,7 @@ class _Body:
 
     def _too_late(self) -> IncompleteInputError:
         if not self.is_given_up:
-            return _incomplete(f"no byte came for {self._pace.idle_seconds:g} seconds")
+            return incomplete(f"no byte came for {self._pace.idle_seconds:g} seconds")
         return IncompleteInputError(
             "UPLOAD_TOO_SLOW",
             f"others wait for the place, and the body comes with less than {self._pace.least_rate} bytes a second",
@@ -121,5 +121,6 @@ class _Body:
         )
 
 
-def _incomplete(message: str) -> IncompleteInputError:
+def incomplete(message: str) -> IncompleteInputError:
+    """The error of a body that did not come whole."""
     return IncompleteInputError("UPLOAD_INCOMPLETE", message, where="body", remedy="send the file again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,20 +11,33 @@ from urllib.parse import quote
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from services.chassis.http.body_limit import BODY_SECONDS
 from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import InvalidInputError
 from services.files.domain.file import File, StoredContent
+from services.files.entrypoints.http.bodies import incomplete
 
 MAX_JSON_BYTES = 64 * 1024
 
 
-async def json_body(body: AsyncIterator[bytes], max_bytes: int = MAX_JSON_BYTES) -> Any:
-    """A small body as JSON. Raises InvalidInputError ``INVALID_REQUEST``."""
+async def json_body(
+    body: AsyncIterator[bytes], max_bytes: int = MAX_JSON_BYTES, *, seconds: float = BODY_SECONDS
+) -> Any:
+    """A small body as JSON.
+
+    Raises:
+        InvalidInputError: ``INVALID_REQUEST``.
+        IncompleteInputError: ``UPLOAD_INCOMPLETE``, it is not whole in time.
+    """
     data = bytearray()
-    async for chunk in body:
-        data += chunk
-        if len(data) > max_bytes:
-            raise InvalidInputError("INVALID_REQUEST", f"the body has more than {max_bytes} bytes", where="body")
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in body:
+                data += chunk
+                if len(data) > max_bytes:
+                    raise InvalidInputError("INVALID_REQUEST", f"the body has more than {max_bytes} bytes", where="body")
+    except TimeoutError as error:
+        raise incomplete(f"the body was not whole within {seconds:g} seconds") from error
     return parse_json(bytes(data), "body")
 
 

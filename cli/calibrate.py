@@ -54,9 +54,9 @@ def calibrate(
                     scores = await calibration.collect(client, screen, asked, documents)
             name = None if asked is None else asked.name
             told = calibration.report(scores, check, dataset=name, precision=precision)
+            screen.tell(told, show_calibration)
             if plot is not None:
                 plots.draw_calibration(plot, told, {"relevant": scores.relevant, "irrelevant": scores.irrelevant})
-            screen.tell(told, show_calibration)
             return True
 
         run_in_scratch(work, url=url, data_dir=data_dir, as_json=as_json, own_stack=own_stack)

@@ -66,11 +66,11 @@ def evaluate(
                 outcomes, first = await evaluation.evaluate(client, screen, asked, documents, specs)
             first = [*long, *first]
             told, values = evaluation.report(asked, documents, specs, outcomes, first, seed=seed, baseline=before)
+            screen.tell(told, show_evaluation)
             if save is not None:
                 evaluation.save(save, told, asked, values)
             if plot is not None:
                 plots.draw_evaluation(plot, told)
-            screen.tell(told, show_evaluation)
             return True
 
         run_in_scratch(work, url=url, data_dir=data_dir, as_json=as_json, own_stack=own_stack)

@@ -45,9 +45,9 @@ def recall(
                 asked = _read_questions(questions)
                 asked = rng.sample(asked, min(sample, len(asked)))
             told = await measure_recall(client, screen, files, asked, shares=SHARES, top_n=top_n, seed=seed)
+            screen.tell(told, show_recall)
             if plot is not None:
                 plots.draw_recall(plot, told)
-            screen.tell(told, show_recall)
             return True
 
         run(work, url=url, data_dir=data_dir, as_json=as_json)

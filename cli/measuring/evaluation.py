@@ -24,6 +24,7 @@ COMPARED = ("nDCG@10", "MRR@10", "R@1")
 SHORT_CHARACTERS = 500
 """What every model reads at once: none has more tokens for a text than characters, but for a few at its ends."""
 
+MODES = ("semantic", "lexical", "hybrid")
 TECHNIQUES: Mapping[str, Answer] = {
     "rewrite": {"rewrite": {"history": []}},
     "multi-query": {"multiQuery": 3},
@@ -94,6 +95,10 @@ def run_specs(modes: Sequence[str], techniques: Sequence[str], parameters: Seque
     common = dict(map(_parameter, parameters))
     specs = []
     for mode in dict.fromkeys(modes or ("hybrid",)):
+        if mode not in MODES:
+            raise CommandError(
+                "INVALID_OPTION", f"{mode!r} is no mode", where="--mode", remedy=f"choose among {', '.join(MODES)}"
+            )
         specs.append(RunSpec(mode, None, common))
         for technique in dict.fromkeys(techniques):
             wanted = dict(common)

@@ -111,11 +111,10 @@ class ScratchDocuments:
 
             async def read(item: tuple[int, Document]) -> None:
                 file_id, document = item
-                at = 0
-                for chunk in (await patiently(lambda: client.chunks(file_id, pages=None)))["chunks"]:
-                    while chunk["text"] not in document.passages[at]:
-                        at += 1
-                    self._passages[file_id, chunk["position"]] = document.unit_ids[at]
+                chunks = (await patiently(lambda: client.chunks(file_id, pages=None)))["chunks"]
+                places = passages_of([chunk["text"] for chunk in chunks], document)
+                for chunk, place in zip(chunks, places, strict=True):
+                    self._passages[file_id, chunk["position"]] = document.unit_ids[place]
                 step()
 
             await at_once(read, files.items())
@@ -130,6 +129,37 @@ class ScratchDocuments:
                 step()
 
             await at_once(delete, sent)
+
+
+def passages_of(chunks: Sequence[str], document: Document) -> list[int]:
+    """Which passage each of the document's chunks is of, given in order; the last chunk of a passage ends it.
+
+    Raises:
+        CommandError: ``PASSAGES_CHANGED``, a chunk is of none.
+    """
+    passages = [_visible(passage) for passage in document.passages]
+    places = []
+    at = start = 0
+    for chunk in map(_visible, chunks):
+        while at < len(passages) and (found := passages[at].find(chunk, start)) < 0:
+            at, start = at + 1, 0
+        if at == len(passages):
+            raise CommandError(
+                "PASSAGES_CHANGED",
+                "what was read of its passages is not what was sent",
+                where=f"document {document.id}",
+                remedy="leave out of them what is no text, such as images that are written out",
+            )
+        places.append(at)
+        start = found + 1
+        if found + len(chunk) == len(passages[at]):
+            at, start = at + 1, 0
+    return places
+
+
+def _visible(text: str) -> str:
+    """What no reader changes: soft hyphens and the like go, and spaces move."""
+    return "".join(sign for sign in text if sign.isprintable() and sign != " ")
 
 
 @asynccontextmanager

@@ -87,5 +87,5 @@ async def test_json_for_the_files_service_is_given_up_likewise() -> None:
             yield b" "
             await asyncio.sleep(0.01)
 
-    with pytest.raises(IncompleteInputError, match="not whole within 0.2 seconds"):
+    with pytest.raises(IncompleteInputError, match=r"not whole within 0\.2 seconds"):
         await json_body(trickle(), seconds=0.2)

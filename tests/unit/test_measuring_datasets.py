@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cli.errors import CommandError
-from cli.measuring.datasets import Dataset, read_dataset
+from cli.measuring.datasets import Dataset, Document, read_dataset
+from cli.measuring.scratch import passages_of
 
 SENTENCE_A, SENTENCE_B = "La bomba pesa 3 kg. ", "El filtro se cambia en mayo."
 
@@ -204,3 +205,26 @@ def test_a_sample_is_the_same_for_the_same_seed_and_says_so(tmp_path: Path) -> N
     assert dataset.sample(5, 1) == dataset.sample(5, 1) != dataset.sample(5, 2)
     assert dataset.sample(5, 1).notes == ("5 of 50 questions, chosen by chance",)
     assert dataset.sample(50, 1) is dataset
+
+
+@pytest.mark.parametrize(
+    ("passages", "chunks", "places"),
+    [
+        (["Junta P-47110 de goma", "P-4711"], ["Junta P-47110 de goma", "P-4711"], [0, 1]),
+        (["El motor gira", "El motor gira"], ["El motor gira", "El motor gira"], [0, 1]),
+        (["uno dos tres", "dos tres", "tres"], ["uno dos", "dos tres", "dos tres", "tres"], [0, 0, 1, 2]),
+        (["man\u00adteni\u00admiento de  bombas", "—"], ["mantenimiento de bombas", "—"], [0, 1]),
+        (["\u200b", "visible"], ["visible"], [1]),
+    ],
+    ids=["within the one before", "twice", "several chunks", "soft hyphens", "nothing to see"],
+)
+def test_each_chunk_is_of_the_passage_that_it_was_cut_from(
+    passages: list[str], chunks: list[str], places: list[int]
+) -> None:
+    assert passages_of(chunks, Document("a", "", tuple(passages))) == places
+
+
+def test_a_chunk_of_no_passage_ends_the_measurement_with_its_document() -> None:
+    with pytest.raises(CommandError) as caught:
+        passages_of(["uno", "nothing of it"], Document("a", "", ("uno", "dos")))
+    assert (caught.value.code, caught.value.where) == ("PASSAGES_CHANGED", "document a")

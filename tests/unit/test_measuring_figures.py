@@ -64,10 +64,13 @@ def test_rewriting_takes_the_history_of_the_question() -> None:
     assert spec.body(JudgedQuestion("q", "¿y eso?", {}, history), 10)["rewrite"] == {"history": list(history)}
 
 
-@pytest.mark.parametrize(("techniques", "parameters"), [(["magic"], []), ([], ["mode=x"]), ([], ["exact"])])
-def test_a_run_that_makes_no_sense_is_refused(techniques: list[str], parameters: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("modes", "techniques", "parameters"),
+    [(["magic"], [], []), ([], ["magic"], []), ([], [], ["mode=x"]), ([], [], ["exact"])],
+)
+def test_a_run_that_makes_no_sense_is_refused(modes: list[str], techniques: list[str], parameters: list[str]) -> None:
     with pytest.raises(CommandError, match="INVALID_OPTION"):
-        run_specs([], techniques, parameters)
+        run_specs(modes, techniques, parameters)
 
 
 def test_a_baseline_is_put_in_the_order_of_the_questions(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ async def json_body(
             async for chunk in body:
                 data += chunk
                 if len(data) > max_bytes:
-                    raise InvalidInputError("INVALID_REQUEST", f"the body has more than {max_bytes} bytes", where="body")
+                    message = f"the body has more than {max_bytes} bytes"
+                    raise InvalidInputError("INVALID_REQUEST", message, where="body")
     except TimeoutError as error:
         raise incomplete(f"the body was not whole within {seconds:g} seconds") from error
     return parse_json(bytes(data), "body")

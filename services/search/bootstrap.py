@@ -177,4 +177,4 @@ def _checks(pool: asyncpg.Pool, active_space: ActiveSpace) -> Mapping[str, Healt
     async def embedding_space() -> str | None:
         return None if active_space.fault is None else str(active_space.fault)
 
-    return {"database": partial(database_fault, pool), "embedding_space": embedding_space}
+    return {"database": partial(database_fault, pool, writes=False), "embedding_space": embedding_space}

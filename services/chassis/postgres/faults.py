@@ -18,6 +18,9 @@ DRIVER_FAULTS: tuple[type[Exception], ...] = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
+    # A primary that was demoted, or whose disk is full, and a role's lock_timeout.
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.LockNotAvailableError,
     # Passwords are exchanged while processes run.
     asyncpg.InvalidPasswordError,
 )

@@ -116,11 +116,16 @@ async def migrate(admin_url: str, resource_types_dir: Path = DEFAULT_FOLDER) -> 
         connection.terminate()
 
 
-async def database_fault(pool: asyncpg.Pool) -> str | None:
-    """A readiness check: what the database lacks, None if nothing. Raises TimeoutError, and what the driver raises."""
+async def database_fault(pool: asyncpg.Pool, *, writes: bool = True) -> str | None:
+    """A readiness check: what the database lacks, None if nothing; who only reads is content with a read-only one.
+
+    Raises TimeoutError, and what the driver raises.
+    """
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             await require_migrated(pool)
+            if writes and await pool.fetchval("SELECT current_setting('transaction_read_only')::boolean"):
+                return "the database is read-only"
     except UnavailableError as error:
         return str(error)
     return None

@@ -143,9 +143,10 @@ class Worker(Generic[C]):
         self._asked_at = time.monotonic()
         try:
             claimed = await self._queue.claim(self._concurrency - len(self._in_hand), large=large)
-        except _PASSING as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, what is in hand goes on, and it is tried again
             self._fault = f"{type(error).__name__}: {error}"
-            _log.warning("claim_failed", kind=self._kind, error=self._fault)
+            known = isinstance(error, _PASSING)
+            _log.warning("claim_failed", kind=self._kind, error=self._fault, exc_info=not known)
             await pause(RETRY_SECONDS)
             return []
         finally:

@@ -395,6 +395,29 @@ async def test_the_sweep_repairs_what_events_did_not_bring(world: World) -> None
     assert await world.chunk_ids(orphan) == []
 
 
+async def test_a_file_whose_bytes_were_missing_is_tried_again_an_hour_later(world: World) -> None:
+    file_ids = [await store_file(world.source, name) for name in ("lost.pdf", "broken.pdf")]
+    events = [uploaded(file_id) for file_id in file_ids]
+    await world.mirror.mark(events)
+    for claim in await world.work.claim(2):
+        lost = claim.file_id == file_ids[0]
+        await world.work.fail(claim, "CONTENT_MISSING" if lost else "CORRUPT", "it cannot be read")
+    await world.mirror.mark(events)
+    assert not await world.mirror.sweep()
+    assert not await world.work.claim(2)
+
+    an_hour_passes = "UPDATE module_embeddings_files_file SET finished_at = finished_at - interval '1 hour'"
+    await world.source.execute(an_hour_passes)
+    assert await world.mirror.sweep() == {"LOST": 1}
+
+    await world.work.complete(await world.claim_one(), indexed(world.space_id), embedded("uno"))
+    status = await world.status(file_ids[0])
+    assert status is not None
+    assert (status["status"], status["error_code"], status["chunks"]) == ("COMPLETED", None, 1)
+    await world.source.execute(an_hour_passes)
+    assert not await world.mirror.sweep()
+
+
 async def test_the_sweep_finds_nothing_on_a_healthy_system(world: World) -> None:
     await world.mirror.mark([uploaded(await store_file(world.source))])
     assert not await world.mirror.sweep()

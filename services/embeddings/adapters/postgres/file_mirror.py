@@ -18,6 +18,8 @@ from services.embeddings.application.ports import QueueDepth
 from services.embeddings.domain.file_work import LARGE_BYTES
 
 SWEEP_BATCH = 10_000
+LOST_SECONDS = 3_600.0
+"""How long a file whose bytes were missing is left alone."""
 
 _PACKAGE = "services.embeddings"
 
@@ -37,6 +39,7 @@ class PostgresFileMirror:
                 [event.aggregate_id for event in events],
                 [event.traceparent for event in events],
                 LARGE_BYTES,
+                LOST_SECONDS,
             )
             if deleted:
                 await _remove(connection, deleted)
@@ -44,18 +47,20 @@ class PostgresFileMirror:
     async def sweep(self) -> Counter[str]:
         """Repair what events did not bring: mark files missing or stale, remove orphans. Return counts by reason.
 
-        What waits for longer than anything has to is STUCK, and is done at once.
+        What waits for longer than anything has to is STUCK, and is done at once. What ended without its bytes an hour
+        ago is LOST, and is tried again.
         """
         found: Counter[str] = Counter()
         async with self._pool.acquire() as connection, connection.transaction():
             stuck = await connection.fetch(load_query(_PACKAGE, "free_stuck_files"))
             found.update("STUCK" for _ in stuck)
-            rows = await connection.fetch(load_query(_PACKAGE, "sweep_files"), SWEEP_BATCH)
+            rows = await connection.fetch(load_query(_PACKAGE, "sweep_files"), SWEEP_BATCH, LOST_SECONDS)
             found.update(row["reason"] for row in rows)
             marked = [row["file_id"] for row in rows if row["reason"] != "ORPHANED"]
             orphaned = [row["file_id"] for row in rows if row["reason"] == "ORPHANED"]
             if marked:
-                await connection.execute(load_query(_PACKAGE, "mark_files"), marked, [None] * len(marked), LARGE_BYTES)
+                query = load_query(_PACKAGE, "mark_files")
+                await connection.execute(query, marked, [None] * len(marked), LARGE_BYTES, LOST_SECONDS)
             if orphaned:
                 await _remove(connection, orphaned)
         return found

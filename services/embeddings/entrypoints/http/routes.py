@@ -20,6 +20,7 @@ class Sweep(BaseModel):
     counts: dict[str, dict[str, int]] = Field(
         description="By kind (file, or a type), then by reason: MISSING, STALE, ORPHANED, STUCK, OTHER_SPACE, "
         "OTHER_RECIPE (of a file that was read with other settings, or by an older edition of the rules), "
+        "LOST (of a file whose bytes were missing an hour ago, tried again), "
         "EXHAUSTED (given up long ago, tried again) or UNOWNED (without a tenant, which only its source can mend)"
     )
 

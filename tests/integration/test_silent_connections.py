@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,9 +14,10 @@ import asyncpg
 import pytest
 
 from services.chassis.postgres import connection
+from services.chassis.postgres import pool as pool_module
 from services.chassis.postgres.connection import connect
 from services.chassis.postgres.faults import DATABASE_AWAY
-from services.chassis.postgres.pool import create_pool
+from services.chassis.postgres.pool import create_pool, prepare_connection
 from services.embeddings.bootstrap import build_worker
 from services.embeddings.entrypoints import worker
 from services.embeddings.settings import WorkerSettings
@@ -69,6 +71,33 @@ async def test_a_statement_on_a_silent_connection_fails_as_on_one_that_is_cut_an
         await pool.fetchval("SELECT 1")
 
     assert await asyncio.gather(*(pool.fetchval("SELECT 1") for _ in range(4))) == [1] * 4
+
+
+async def test_a_connection_that_goes_silent_while_it_is_made_is_waited_for_no_longer_than_a_free_one(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def falling_silent(made: asyncpg.Connection) -> None:
+        monkeypatch.setattr(pool_module, "prepare_connection", prepare_connection)
+        way.link.silence()
+        await prepare_connection(made)
+
+    url = way.database.embeddings_url
+    async with await create_pool(url, application_name="test", min_size=0, wait_seconds=0.2) as pool:
+        await pool.expire_connections()
+        monkeypatch.setattr(pool_module, "prepare_connection", falling_silent)
+        asking = asyncio.create_task(pool.fetchval("SELECT 1"))
+        await asyncio.wait({asking}, timeout=20)
+        assert asking.done()
+        with pytest.raises(DATABASE_AWAY):
+            await asking
+
+        assert await eventually(lambda: asked(pool)) == 1
+
+
+async def asked(pool: asyncpg.Pool) -> int | None:
+    with suppress(TimeoutError):
+        return await pool.fetchval("SELECT 1")
+    return None
 
 
 async def test_what_the_server_works_on_takes_as_long_as_it_takes(way: Way, pool: asyncpg.Pool) -> None:

@@ -109,8 +109,13 @@ async def create_pool(
 
     async def prepare(connection: Connection) -> None:
         connection.watch(url, pool.drop_idle)
-        with connection.watched():
-            await prepare_connection(connection)
+        try:
+            with connection.watched():
+                await prepare_connection(connection)
+        except BaseException:
+            # The driver would take leave of the server, and wait for ever for one that has gone silent.
+            connection.terminate()
+            raise
 
     pool = _Pool(
         url,

@@ -370,6 +370,18 @@ async def test_what_ended_is_looked_at_again_on_retry_and_not_by_a_repeated_even
     assert (await world.claim_one()).attempts == 1
 
 
+async def test_a_newer_event_without_a_new_revision_has_what_failed_tried_again(world: ResourceWorld) -> None:
+    """As a retry that a release before revisions grew by it announces, while others are of this one."""
+    first = await world.put("variable", 5, "Flow")
+    await world.mirror.mark([first])
+    await world.work.fail(await world.claim_one(), "ATTEMPTS_EXHAUSTED", "gave up")
+
+    await world.mirror.mark([first, world.changed("variable", 5)])
+
+    assert await world.drain() == 1
+    assert (await world.state("variable", 5))["status"] == "COMPLETED"
+
+
 async def test_a_resource_that_failed_twice_is_tried_alone(world: ResourceWorld) -> None:
     await world.mirror.mark([await world.put("variable", number, f"V{number}") for number in range(1, 6)])
     for _ in range(2):

@@ -1,13 +1,15 @@
 -- Note that the resources ($1, $2) want attention since $3, asked for by the traces $4, and with them all that read
 -- them: those of which it is known, and those that they refer to themselves where that type ($5) reads theirs ($6). The
 -- source of record decides: one that it does not have, or that has no tenant there, is not marked. Nor is one whose
--- readers were told of its present revision already, where events ask ($9): it comes once more. One that was reconciled
--- just now rests for $7 seconds, so that a burst of changes is one reconcile. What was asked for itself goes $8 seconds
--- ahead of its readers. The mirror keeps the revision that the readers were told of. Rows are locked in one order,
--- those that are to be removed next as well. A clock that is wrong makes no change one to come, or older than a week.
--- Returns for each whether it is there, and its readers.
+-- readers were told of its present revision already, where events ask ($9): it comes once more; but one that FAILED is,
+-- where the event is newer than what failed, as who retried it may have given it no new revision. One that was
+-- reconciled just now rests for $7 seconds, so that a burst of changes is one reconcile. What was asked for itself goes
+-- $8 seconds ahead of its readers. The mirror keeps the revision that the readers were told of. Rows are locked in one
+-- order, those that are to be removed next as well. A clock that is wrong makes no change one to come, or older than a
+-- week. Returns for each whether it is there, and its readers.
 WITH asked AS MATERIALIZED (
-    SELECT entity_type, entity_id, greatest(least(min(requested_at), now()), now() - interval '7 days') AS requested_at, max(traceparent) AS traceparent
+    SELECT entity_type, entity_id, greatest(least(min(requested_at), now()), now() - interval '7 days') AS requested_at,
+           max(requested_at) AS last_requested_at, max(traceparent) AS traceparent
     FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[])
         AS wish (entity_type, entity_id, requested_at, traceparent)
     GROUP BY entity_type, entity_id
@@ -15,8 +17,9 @@ WITH asked AS MATERIALIZED (
     -- OFFSET 0 keeps each of these joins a look-up by index; a hash of all resources would evaluate what all of them read.
     SELECT asked.entity_type, asked.entity_id, found.tenant_id, found.name, found.reads, found.revision,
            asked.requested_at, asked.traceparent,
-           NOT $9 OR coalesce(found.revision <> (
-               SELECT mirror.announced_revision
+           NOT $9 OR coalesce((
+               SELECT found.revision <> mirror.announced_revision
+                   OR (mirror.status = 'FAILED' AND asked.last_requested_at > mirror.requested_at)
                FROM module_embeddings_resource AS mirror
                WHERE mirror.entity_type = asked.entity_type AND mirror.entity_id = asked.entity_id
            ), true) AS is_news

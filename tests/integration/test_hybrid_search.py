@@ -250,6 +250,10 @@ async def test_texts_that_alone_have_a_code_come_first_however_far_their_meaning
     assert first == [soup] * 4
 
 
+SIBLINGS = (
+    *("PSV-205", "K3.13-AB", "P-4711", "P-4711/A", "P-4712/B", "IGE13", "IGE123"),
+    *("P-4711/B", "K3.12-AB", "PSV-204", "IGE12"),
+)
 CODES_APART = ("P 4711 B", "p 4711 b", "¿dónde se guarda el repuesto P 4711 B?", "P\u20114711/B", "P\u20134711\u2013B")
 
 
@@ -265,6 +269,29 @@ async def test_a_code_is_told_from_its_siblings_with_its_parts_apart_or_between_
     for question in CODES_APART:
         first, *_ = texts(await find(search_pool, space, question, EAST))
         assert "P-4711/B" in first, question
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("IGE 12, P 4711 B", {"IGE12", "P-4711/B"}),
+        ("IGE 12; PSV 204", {"IGE12", "PSV-204"}),
+        ("IGE 12 PSV 204", {"IGE12", "PSV-204"}),
+        *(("IGE 12 bar 5", {"IGE12"}), ("K3 12 AB", {"K3.12-AB"})),
+        *(("P 4711 B 2 uds", {"P-4711/B"}), ("PSV 204 kPa 11", {"PSV-204"})),
+    ],
+)
+async def test_codes_in_parts_are_found_beside_one_another_and_beside_other_short_words_and_numbers(
+    tables: Index, search_pool: asyncpg.Pool, question: str, asked: set[str]
+) -> None:
+    space = await tables.add_space()
+    for number, code in enumerate(SIBLINGS):
+        text = f"El repuesto {code} se guarda en el almacén 2 a 5 bar, 12 uds."
+        await tables.add_file(space, [IndexedChunk(text, direction(1, 0.1 + number / 10))])
+
+    first = texts(await find(search_pool, space, question, EAST))[: len(asked)]
+
+    assert {code for code in SIBLINGS if any(f" {code} " in text for text in first)} == asked
 
 
 FIRST_IN_BOTH = (

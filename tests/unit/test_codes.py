@@ -28,15 +28,24 @@ def test_words_years_ordinals_and_quantities_are_none(form: str) -> None:
 @pytest.mark.parametrize(
     ("question", "codes"),
     [
-        ("P 4711 B", ["p4711b"]),
-        ("¿dónde está la p 4711 b?", ["p4711b"]),
+        ("P 4711 B", ["p4711", "p4711b", "4711b"]),
+        ("¿dónde está la p 4711 b?", ["p4711", "p4711b", "4711b"]),
+        ("P - 4711 / B", ["p4711", "p4711b", "4711b"]),
+        ("IGE 12, P 4711", ["ige12", "p4711"]),
+        ("(IGE 12); PSV 204: ¿24 V?", ["ige12", "psv204", "24v"]),
+        ("PSV 204 kPa 11", ["psv204", "psv204kpa", "psv204kpa11", "204kpa", "204kpa11", "kpa11"]),
+        ("K3 12 AB", ["k312", "k312ab", "12ab"]),
         ("vía 3 e IGE 12", ["via3", "ige12"]),
         ("4711 B y M 08", ["4711b", "m08"]),
         ("EN 10025", ["en10025"]),
     ],
 )
-def test_letters_and_digits_that_take_turns_are_one_code(question: str, codes: list[str]) -> None:
+def test_letters_and_digits_that_take_turns_are_one_code_wherever_it_ends(question: str, codes: list[str]) -> None:
     assert codes_apart(question) == codes
+
+
+def test_a_question_has_no_more_codes_than_are_looked_for() -> None:
+    assert len(codes_apart(" ".join(f"k {number}" for number in range(1_000)))) == 100
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,9 @@ class FusionMethod(StrEnum):
 class Fusion:
     """A method and its weights. What one leg did not find gets nothing from it, and no invented rank.
 
-    A text with a code of the question that no more than 3 have gets 1 more, and where there is one, so does a text that
-    both legs have first: no code is held against it. What comes after the candidates of both legs that are fused has 0,
+    A text with a code of the question that no more than 3 have gets 1 more, unless the question has its parts apart and
+    they are but some of those of another that a text has; and where there is one, so does a text that both legs have
+    first: no code is held against it. What comes after the candidates of both legs that are fused has 0,
     in the order of the better of its ranks: so the order is the same however many results are wanted, as far as the
     legs' is.
 

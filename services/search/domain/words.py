@@ -6,11 +6,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+(?:[-/.]\w+)*")  # a code like P-4711/B whole
+_PIECE = re.compile(rf"{_TOKEN.pattern}|[^\w\s/.-]")
 _LETTERS = r"[^\W\d_]{1,4}"
-_APART = re.compile(rf"(?<!\S)(?:{_LETTERS} )?\d+(?: {_LETTERS} \d+)*(?: {_LETTERS})?(?!\S)")
+_APART = re.compile(rf"(?<!\S)(?:{_LETTERS}\d* )?\d+(?: {_LETTERS} \d+)*(?: {_LETTERS})?(?!\S)")
+_MOST_PARTS = 6
+_MOST_CODES = 100
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-"))
 # Without accents: articles, pronouns, prepositions, conjunctions, question words, auxiliaries.
 _SPANISH = (
@@ -69,13 +73,22 @@ def with_plain_dashes(question: str) -> str:
 
 
 def codes_apart(question: str) -> list[str]:
-    """The codes whose parts a question has apart, each as one: ``p4711b`` of ``P 4711 B``.
+    """What may be codes whose parts a question has apart: ``p4711``, ``p4711b`` and ``4711b`` of ``P 4711 B``.
 
-    Letters, up to four, and digits take turns, and no part is a function word but in capitals.
+    Letters, up to four, and digits take turns, after a first part that may have both; no part is a function word but in
+    capitals, and no sign but a dash, a slash or a point is between them. Where one code ends and the next word begins
+    cannot be told, so it is every two to six parts in a row, and the first hundred of these.
     """
-    tokens = _TOKEN.findall(unicodedata.normalize("NFC", question))
-    said = " ".join("," if _fold(token) in _FUNCTION_WORDS and not token.isupper() else token for token in tokens)
-    return [_fold(found.replace(" ", "")) for found in _APART.findall(said) if " " in found]
+    pieces = _PIECE.findall(unicodedata.normalize("NFC", question))
+    said = " ".join("," if _fold(piece) in _FUNCTION_WORDS and not piece.isupper() else piece for piece in pieces)
+    runs = (found.split() for found in _APART.findall(said))
+    found = (
+        _fold("".join(parts[start:end]))
+        for parts in runs
+        for start in range(len(parts))
+        for end in range(start + 2, min(start + _MOST_PARTS, len(parts)) + 1)
+    )
+    return list(islice(dict.fromkeys(found), _MOST_CODES))
 
 
 def _codes(text: str) -> set[str]:

@@ -77,9 +77,11 @@ class SearchRun:
             "passes": "{min_score}::float8 IS NULL OR 1 - distance >= {min_score}::float8",
             "word_query": "to_bm25query({forms_asked}::text, {lexical_index}::text)",
         }
+        words, forms = cast(Sequence[str | None], values["words"]), cast(Sequence[str], values["forms"])
         self._values = {
             **values,
-            "codes": [form for form in cast(Sequence[str], values["forms"]) if is_code(form)],
+            "codes": [form for form in forms if is_code(form)],
+            "codes_apart": [form for word, form in zip(words, forms, strict=True) if word is None and is_code(form)],
             "lexical_index": lexical_index,
             "tenant": scope.tenant_id,
             "min_score": criteria.min_score,

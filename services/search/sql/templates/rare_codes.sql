@@ -4,7 +4,14 @@
                    FROM candidate
                    CROSS JOIN unnest(codes_held) AS held (code)
                    GROUP BY code
-                   HAVING count(*) <= {rare_code_texts}::integer
+                   HAVING count(*) <= {rare_code_texts}::integer AND NOT (
+                       code = ANY ({codes_apart}::text[]) AND EXISTS (
+                           SELECT
+                           FROM candidate
+                           CROSS JOIN unnest(codes_held) AS held (longer)
+                           WHERE longer ~ (code || '\D') OR longer ~ ('\d' || code)
+                       )
+                   )
                ) THEN 1
                ELSE 0
            END

@@ -23,7 +23,7 @@ from services.embeddings.application.process_claim import ProcessClaim
 from services.embeddings.domain.chunk import Chunk
 from services.embeddings.domain.errors import LeaseLostError
 from services.embeddings.domain.file_work import ClaimedFile, FileResult, Outcome, Stage
-from tests.support.files import PATIENCE
+from tests.support.files import PATIENCE, eventually
 from tests.support.postgres import Database
 from tests.support.source_files import RECIPE, delete_file, deleted, replace_file, store_file, uploaded
 
@@ -102,6 +102,37 @@ async def test_a_claimed_file_is_not_claimed_again_while_its_lease_holds(world: 
     await world.claim_one()
 
     assert await world.work.claim(10) == []
+
+
+async def test_a_file_that_is_replaced_while_it_is_claimed_is_not_claimed_as_it_was(
+    world: World, database: Database
+) -> None:
+    file_id = await store_file(world.source)
+    await world.mirror.mark([uploaded(file_id)])
+    await world.claim_one()
+    await world.expire_leases()
+    # Holds up the claim at its first row: it has begun, and has locked nothing.
+    await world.source.execute(
+        """
+        CREATE FUNCTION held() RETURNS boolean LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN true; END';
+        CREATE POLICY held ON module_embeddings_files_file USING (held());
+        ALTER TABLE module_embeddings_files_file ENABLE ROW LEVEL SECURITY;
+        SELECT pg_advisory_lock(7)
+        """
+    )
+    claiming = asyncio.create_task(world.work.claim(10))
+    query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+    await eventually(lambda: world.source.fetchval(query))
+    await replace_file(world.source, file_id)
+    async with await create_pool(database.admin_url, application_name="test") as pool:
+        await PostgresFileMirror(pool).mark([uploaded(file_id)])
+    await world.source.execute("SELECT pg_advisory_unlock(7)")
+
+    assert await claiming == []
+    claim = await world.claim_one()
+    assert claim.context is not None
+    assert (claim.context.revision, claim.attempts) == (2, 1)
 
 
 async def test_a_completed_file_has_its_chunks_and_is_announced(world: World) -> None:

@@ -2,7 +2,8 @@
 -- lease ran out, then by turns. Of those whose worker ended twice one at a time, so that the one that ends workers takes
 -- no other along to its last attempt. The next goes to the tenant with the fewest files in hand, among those with the longest
 -- wait; of many tenants the first few after $4 are looked at. Each file comes with what the source of record says of it
--- now, NULL where it has it no more.
+-- now, NULL where it has it no more. One that is asked for anew while this runs is left for the next claim: its row would
+-- be that of the new wish, and its context, which is read as of the start, the one before.
 WITH RECURSIVE turn AS (
     -- The tenants with something pending, from the one after $4 on and around: one look into the index for each.
     SELECT $4::text AS tenant_id, false AS wrapped, 0 AS position
@@ -119,8 +120,12 @@ SET status = 'PROCESSING',
     progress_total = 0,
     updated_at = now()
 FROM due
+CROSS JOIN LATERAL (
+    -- As of the start, where a row that is locked is taken as it is then.
+    SELECT generation FROM module_embeddings_files_file WHERE file_id = due.file_id OFFSET 0
+) AS seen
 LEFT JOIN module_embeddings_files_context AS context ON context.file_id = due.file_id
-WHERE mirror.file_id = due.file_id
+WHERE mirror.file_id = due.file_id AND mirror.generation = seen.generation
 RETURNING mirror.file_id, mirror.tenant_id, mirror.name, mirror.generation, mirror.attempts, mirror.lease_token,
           mirror.traceparent, mirror.large AS is_large,
           context.media_type, context.size_bytes, context.storage_key, context.revision, context.language,

@@ -272,9 +272,22 @@ async def test_usage_that_makes_no_sense_is_not_passed_on() -> None:
         server.then(openai_server.completion(GOOD, usage=None), openai_server.completion(GOOD, usage={}))
         for _ in range(2):
             assert (await model.answer(PROMPT, Plan)).usage == Usage()
-        for senseless in (-1, 10**40):
-            server.then(*[openai_server.completion(GOOD, usage={"prompt_tokens": senseless})] * 3)
-            assert (await failure_of(model)).code == "LANGUAGE_MODEL_ANSWER_INVALID"
+        for senseless in (-1, 10**40, 1.5, "many", None, [7]):
+            usage = {"prompt_tokens": senseless, "completion_tokens": 10}
+            server.then(openai_server.completion(GOOD, usage=usage), openai_server.completion(GOOD, usage=senseless))
+            assert (await model.answer(PROMPT, Plan)).usage == Usage(None, 10)
+            assert (await model.answer(PROMPT, Plan)).usage == Usage()
+        await model.aclose()
+
+
+async def test_a_whole_answer_that_is_none_of_the_api_is_not_asked_for_again() -> None:
+    with openai_server.OpenAiServer() as server:
+        model = build_language_model(Dialect(server, "openai").settings())
+        assert model is not None
+        server.then(Reply(200, {"choices": None}), openai_server.completion(GOOD))
+
+        assert (await failure_of(model)).code == "LANGUAGE_MODEL_ANSWER_INVALID"
+        assert len(server.requests) == 1
         await model.aclose()
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import httpx2
 import stamina
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from services.chassis.kernel.errors import ConfigurationError
 from services.chassis.models.language import Answer, LanguageModelError, Prompt, Usage
@@ -36,9 +36,19 @@ _ATTEMPTS = 3
 _UNEXPLAINED_WAIT_SECONDS = 0.5
 _SHORTEST_WAIT_SECONDS = 0.05
 _LEASE_MARGIN_SECONDS = 10
-_COUNT = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 
 T = TypeVar("T")
+
+
+def _none_if_odd(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """What is only told besides spoils no answer."""
+    try:
+        return read(given)
+    except ValidationError:
+        return None
+
+
+_COUNT = Annotated[Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None, WrapValidator(_none_if_odd)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,8 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    prompt_tokens: _COUNT | None = None
-    completion_tokens: _COUNT | None = None
+    prompt_tokens: _COUNT = None
+    completion_tokens: _COUNT = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class _Completion:
     """What is read of a completion."""
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: _Tokens | None = None
+    usage: Annotated[_Tokens | None, WrapValidator(_none_if_odd)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +239,7 @@ def _passes(error: Exception) -> bool:
     """Whether a fault may pass by itself."""
     if isinstance(error, _StatusError):
         return error.status in {408, 500, 502, 503, 504}
-    return isinstance(error, (httpx2.TransportError, ValidationError))
+    return isinstance(error, httpx2.TransportError)
 
 
 def _wants_newer_parameters(complaint: _Complaint) -> bool:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.parameters import WholeNumber
 from services.search.application.read_file_chunks import ReadFileChunks
 from services.search.application.search_file_chunks import SearchFileChunks
 from services.search.domain.criteria import (
@@ -54,8 +55,10 @@ class FileChunksRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pages: str | None = Field(default=None, description="Pages like 2, 2-5 or 1,3-4; all when left out.")
-    limit: int = Field(default=CHUNKS_DEFAULT, description="The most chunks at once, 1 to 1,000.")
-    after: int | None = Field(default=None, description="Go on after this position: `next` of the answer before.")
+    limit: WholeNumber = Field(default=CHUNKS_DEFAULT, description="The most chunks at once, 1 to 1,000.")
+    after: WholeNumber | None = Field(
+        default=None, description="Go on after this position: `next` of the answer before."
+    )
 
 
 async def _search_file_chunks(request: Request) -> SearchFileChunks:
@@ -91,7 +94,7 @@ async def search_file_chunks(
 
 @router.get("/{fileId}/chunks")
 async def read_file_chunks(
-    file_id: Annotated[int, Path(alias="fileId")],
+    file_id: Annotated[WholeNumber, Path(alias="fileId")],
     request: Annotated[FileChunksRequest, Query()],
     scope: CallerScope,
     use_case: Annotated[ReadFileChunks, Depends(_read_file_chunks)],

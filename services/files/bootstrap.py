@@ -37,7 +37,7 @@ from services.files.application.register_file import RegisterFile
 from services.files.application.retry_file import RetryFile
 from services.files.application.retry_resource import RetryResource
 from services.files.application.store_content import StoreContent
-from services.files.entrypoints.http.bodies import BodySlots, Pace
+from services.files.entrypoints.http.bodies import AnswerSlots, BodySlots, Pace
 from services.files.entrypoints.http.resources import MAX_IMPORTS, CatalogueSurface, resources_router
 from services.files.entrypoints.http.routes import FilesSurface, router
 from services.files.entrypoints.upkeep import keep_up
@@ -124,7 +124,7 @@ def _surface(settings: FilesSettings, pool: asyncpg.Pool, storage: ObjectStorage
         retry=RetryFile(files),
         upload_slots=BodySlots("uploads", settings.max_uploads, pace),
         stream_slots=Slots("open streams", settings.max_event_streams),
-        download_slots=Slots("downloads", settings.max_downloads),
+        download_slots=AnswerSlots("downloads", settings.max_downloads, pace),
         pace=pace,
         poll_seconds=settings.status_poll_seconds,
         embeddings_url=settings.embeddings_url,

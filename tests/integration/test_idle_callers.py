@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.support.files import PATIENCE, FilesServer, eventually, raw_request, read_answer, running_files
 from tests.support.postgres import Database
@@ -51,6 +52,27 @@ async def test_a_caller_who_does_not_read_loses_the_connection_and_another_gets_
                 return (await files.http.get(path)).content == CONTENT
 
             await eventually(is_served)
+
+
+@pytest.mark.parametrize(("places", "is_whole"), [(1, False), (2, True)], ids=["none is free", "one is free"])
+async def test_a_slow_reader_loses_the_place_to_the_next_where_none_is_free(
+    database: Database, tmp_path: Path, places: int, is_whole: bool
+) -> None:
+    endless_hurry = {"upload_grace_seconds": 0, "upload_least_rate": 10**12}
+    async with running_files(database, tmp_path, max_downloads=places, **endless_hurry) as files:
+        path = f"/files/{await files.upload(CONTENT)}/content"
+        async with asked_for(files, path) as connection:
+            assert (await files.http.get(path)).content == CONTENT
+            received = bytearray()
+            with suppress(ConnectionResetError):
+                while len(received) < len(CONTENT):
+                    piece = await asyncio.get_running_loop().sock_recv(connection, 1024 * 1024)
+                    if not piece:
+                        break
+                    received += piece
+        assert (len(received) >= len(CONTENT)) is is_whole
+        # No place was lost on the way.
+        assert (await files.http.get(path)).content == CONTENT
 
 
 async def test_a_caller_who_reads_slowly_gets_all(database: Database, tmp_path: Path) -> None:

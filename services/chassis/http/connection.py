@@ -18,6 +18,8 @@ KEEP_ALIVE_SECONDS = 75
 UNSENT_BYTES = 64 * 1024
 """What the kernel takes of an answer before its caller is ready for it. Were it more, a caller who reads slowly would
 look from here like one who does not read."""
+ABORT = "abort_connection"
+"""Where a request's ``state`` has the function that ends its connection at once, whatever is unsent."""
 BACKLOG = 256
 """Connections that the kernel keeps until they are taken, which is all at once: they need room beyond the bound."""
 
@@ -77,6 +79,11 @@ class Connection(HttpToolsProtocol):
         """The caller reads."""
         self._awaited = None
         super().resume_writing()
+
+    def on_message_begin(self) -> None:
+        """Let what answers the request end the connection."""
+        super().on_message_begin()
+        self.scope["state"][ABORT] = self.transport.abort
 
     def on_response_complete(self) -> None:
         """Be without a request, unless the next one is here."""

@@ -28,7 +28,7 @@ from services.files.application.retry_file import RetryFile
 from services.files.application.store_content import StoreContent, file_too_large
 from services.files.domain.description import UNKNOWN_MEDIA_TYPE, FileDescription, describe
 from services.files.domain.file import MAX_FILE_ID, File
-from services.files.entrypoints.http.bodies import BodySlots, Pace, body_chunks
+from services.files.entrypoints.http.bodies import AnswerSlots, BodySlots, Pace, body_chunks
 from services.files.entrypoints.http.models import FileBody, FilePageBody, RegisterFileBody
 from services.files.entrypoints.http.multipart import MAX_FIELD_BYTES, MAX_OVERHEAD_BYTES, Form, MultipartBody
 from services.files.entrypoints.http.streaming import ContentResponse, EventStream, json_body, parse_json
@@ -54,7 +54,7 @@ class FilesSurface:
     retry: RetryFile
     upload_slots: BodySlots
     stream_slots: Slots
-    download_slots: Slots
+    download_slots: AnswerSlots
     pace: Pace
     poll_seconds: float
     embeddings_url: str | None

@@ -15,7 +15,7 @@ from services.chassis.http.body_limit import BODY_SECONDS
 from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import InvalidInputError
 from services.files.domain.file import File, StoredContent
-from services.files.entrypoints.http.bodies import incomplete
+from services.files.entrypoints.http.bodies import AnswerSlots, incomplete
 
 MAX_JSON_BYTES = 64 * 1024
 
@@ -57,26 +57,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-class _Held(StreamingResponse):
-    """An answer that holds a place until it is sent or its caller hangs up."""
+class ContentResponse(StreamingResponse):
+    """A file's bytes, to be saved and never to be shown as a page of this service.
 
-    def __init__(self, body: AsyncIterator[str] | AsyncIterator[bytes], slots: Slots, headers: dict[str, str]) -> None:
-        super().__init__(body, headers=headers)
-        self._slots = slots
+    It holds a place until it is sent, or its caller hangs up or loses it.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._slots.take():
-            await super().__call__(scope, receive, send)
-
-
-class ContentResponse(_Held):
-    """A file's bytes, to be saved and never to be shown as a page of this service."""
-
-    def __init__(self, file: File, content: StoredContent, body: AsyncIterator[bytes], slots: Slots) -> None:
+    def __init__(self, file: File, content: StoredContent, body: AsyncIterator[bytes], slots: AnswerSlots) -> None:
         super().__init__(
             body,
-            slots,
-            {
+            headers={
                 "Content-Type": file.declared_media_type,
                 "Content-Length": str(content.size_bytes),
                 "Content-Disposition": content_disposition(file.name),
@@ -84,6 +74,12 @@ class ContentResponse(_Held):
                 "X-Content-Type-Options": "nosniff",
             },
         )
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Raises UnavailableError ``TOO_MANY_REQUESTS`` when no place is free."""
+        with self._slots.take(scope, send) as paced_send:
+            await super().__call__(scope, receive, paced_send)
 
 
 def content_disposition(name: str) -> str:
@@ -92,10 +88,16 @@ def content_disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-class EventStream(_Held):
-    """Server-sent events."""
+class EventStream(StreamingResponse):
+    """Server-sent events. It holds a place until it ends or its caller hangs up."""
 
     media_type = "text/event-stream"
 
     def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
-        super().__init__(events, slots, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Raises UnavailableError ``TOO_MANY_REQUESTS`` when no place is free."""
+        with self._slots.take():
+            await super().__call__(scope, receive, send)

@@ -182,6 +182,19 @@ async def test_a_known_answer_that_is_of_no_use_for_another_question_is_said_to_
     assert queries(after) == [("rewritten", standalone), ("question", QUESTION)]
 
 
+async def test_a_rewriting_that_was_refused_is_asked_for_again(
+    database: Database, tables: Index, model: OpenAiServer
+) -> None:
+    lost = GOOD | {"rewrite": {"question": "¿Qué es la PSV?"}}
+    async with searching(database, model) as http:
+        model.answers = lambda request: lost[request.operation]
+        refused = await ask(http, rewrite=ALL["rewrite"])
+        model.answers = lambda request: GOOD[request.operation]
+        again = await ask(http, rewrite=ALL["rewrite"])
+
+    assert [reports(found)["rewrite"]["status"] for found in (refused, again)] == ["FAILED", "RAN"]
+
+
 async def test_a_context_asks_the_model_once_for_both_searches_and_quotes_by_its_order(
     database: Database, tables: Index, model: OpenAiServer
 ) -> None:

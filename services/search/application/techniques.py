@@ -134,6 +134,7 @@ class AskModel:
         context = "\n".join(turn.text for turn in history)[-_CONTEXT_CHARACTERS:]
         asked, rewritten, before = await self.wordings.read([question, text, context])
         if not keeps_the_point(asked, rewritten, context=before):
+            self.answers.pop(self._key(scope, prompt), None)
             return None, failed(report, "the model's question has lost what was asked")
         return text, report
 
@@ -198,6 +199,9 @@ class AskModel:
         prompt = _prompt("rerank", _RANKING, tokens, question=question, passages=numbered)
         return await self._ask(scope, TechniqueName.RERANK, prompt, Ranking, check)
 
+    def _key(self, scope: AccessScope, prompt: Prompt) -> Key:
+        return scope, sha256(repr(prompt).encode()).digest()
+
     async def _ask(
         self,
         scope: AccessScope,
@@ -209,7 +213,7 @@ class AskModel:
         """The checked value with what there is to remark on it, or None; and the report."""
         if self.model is None:
             return None, TechniqueReport(name, TechniqueStatus.UNAVAILABLE, "no language model is configured")
-        key = scope, sha256(repr((self.model.name, prompt)).encode()).digest()
+        key = self._key(scope, prompt)
         started = time.perf_counter()
         cached = key in self.answers
         too_late = f"the {self.seconds:g} seconds that a search waits for the model were over"

@@ -245,6 +245,20 @@ async def test_a_wait_that_is_too_long_is_told_at_once_with_its_length(dialect: 
     assert failure.retry_after > 200
 
 
+async def test_a_refusal_that_names_no_wait_is_not_said_to_ask_for_one() -> None:
+    with openai_server.OpenAiServer() as server:
+        model = build_language_model(Dialect(server, "openai").settings(timeout_seconds=SHORT))
+        assert model is not None
+        server.then(*[openai_server.failure(429)] * 3)
+
+        failure = await failure_of(model)
+
+        assert (failure.code, "takes no more now" in failure.message) == ("LANGUAGE_MODEL_UNAVAILABLE", True)
+        assert "asks to wait" not in failure.message
+        assert " 0 seconds" not in failure.message
+        await model.aclose()
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 async def test_a_prompt_that_is_refused_is_not_sent_again(dialect: Dialect, model: LanguageModel, status: int) -> None:
     dialect.server.then(dialect.failure(status))

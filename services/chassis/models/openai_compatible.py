@@ -165,7 +165,9 @@ class OpenAiLanguageModel:
                     with attempt:
                         return await self._send_when_allowed(prompt, shape, scope)
         except AskedToWaitError as error:
-            raise self._unavailable(f"asks to wait {error.seconds:.0f} seconds", error.seconds) from error
+            raise self._unavailable(
+                f"takes no more now, and is not asked for another {error.seconds:.1f} seconds", error.seconds
+            ) from error
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._unavailable(f"gave no answer within {self._timeout:g} seconds") from error
         except httpx2.DecodingError as error:

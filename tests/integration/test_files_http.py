@@ -273,6 +273,16 @@ CALLS = [
 ]
 
 
+async def test_what_is_no_number_in_digits_is_never_taken_for_another_file(files: FilesServer) -> None:
+    file_id = await files.upload()
+
+    for method, path in CALLS:
+        for written in (f"{file_id}.0", f"0_{file_id}", f"+{file_id}"):
+            answer = await files.http.request(method, f"/files/{written}{path}")
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), (method, path, written)
+    assert (await files.file(file_id))["status"] == "PENDING"
+
+
 async def test_a_file_that_the_caller_does_not_have_is_not_found(files: FilesServer) -> None:
     foreign = await files.upload()
     await files.query("UPDATE module_files_file SET tenant_id = 'other'")

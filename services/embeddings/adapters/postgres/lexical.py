@@ -24,17 +24,18 @@ async def build_lexical(pool: asyncpg.Pool) -> None:
 
 async def renew_words(pool: asyncpg.Pool) -> None:
     """Make again what chunks are found by where earlier rules made it, a few at a time until none is left."""
-    renewed = 0
-    while count := await pool.fetchval(load_query("services.embeddings", "renew_words"), _RENEWED_AT_ONCE):
-        renewed += count
-    if renewed:
+    if renewed := await _renew(pool, "renew_words", _RENEWED_AT_ONCE):
         _log.info("words_renewed", chunks=renewed)
 
 
 async def renew_languages(pool: asyncpg.Pool) -> None:
     """Tell again the languages of chunks that do not tell them, a few files at a time until none is left."""
-    renewed = 0
-    while count := await pool.fetchval(load_query("services.embeddings", "renew_languages"), _FILES_RENEWED_AT_ONCE):
-        renewed += count
-    if renewed:
+    if renewed := await _renew(pool, "renew_languages", _FILES_RENEWED_AT_ONCE):
         _log.info("languages_renewed", files=renewed)
+
+
+async def _renew(pool: asyncpg.Pool, query: str, at_once: int) -> int:
+    renewed = 0
+    while count := await pool.fetchval(load_query("services.embeddings", query), at_once):
+        renewed += count
+    return renewed

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.parameters import WholeNumber
 from services.chassis.http.slots import Slots
 from services.embeddings.application.find_highlight import FindHighlight
 from services.embeddings.application.show_page import ShowPage
@@ -20,7 +21,7 @@ PNG = "image/png"
 
 router = APIRouter(prefix="/files", tags=["pages"])
 
-FileId = Annotated[int, Path(alias="fileId")]
+FileId = Annotated[WholeNumber, Path(alias="fileId")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ Surface = Annotated[PagesSurface, Depends(_surface)]
 
 @router.get("/{fileId}/chunks/{chunkId}/highlight")
 async def get_highlight(
-    file_id: FileId, chunk_id: Annotated[int, Path(alias="chunkId")], scope: CallerScope, pages: Surface
+    file_id: FileId, chunk_id: Annotated[WholeNumber, Path(alias="chunkId")], scope: CallerScope, pages: Surface
 ) -> HighlightBody:
     """Where the text of a chunk stands on its pages."""
     chunk = await pages.highlight(scope, file_id, chunk_id)
@@ -112,7 +113,7 @@ async def get_highlight(
 )
 async def get_page(
     file_id: FileId,
-    number: Annotated[int, Path(description="from 1")],
+    number: Annotated[WholeNumber, Path(description="from 1")],
     scope: CallerScope,
     pages: Surface,
     size: Annotated[int, Query(ge=16, le=MAX_SIZE, description="the most pixels of the longer side")] = 1_600,

@@ -15,6 +15,7 @@ from opentelemetry import metrics
 from pydantic import ValidationError
 
 from services.chassis.http.app import CallerScope
+from services.chassis.http.parameters import WholeNumber
 from services.chassis.http.slots import Slots
 from services.chassis.kernel.errors import CauceError, InvalidInputError, UnavailableError
 from services.chassis.kernel.scope import AccessScope
@@ -167,7 +168,7 @@ async def list_files(
 
 
 @router.get("/{file_id}")
-async def get_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody:
+async def get_file(file_id: WholeNumber, scope: CallerScope, files: Surface) -> FileBody:
     """A file and how far it is."""
     return FileBody.of(await files.find.get(scope, file_id))
 
@@ -178,7 +179,7 @@ async def get_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody
     response_class=EventStream,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def follow_file(file_id: int, request: Request, scope: CallerScope, files: Surface) -> EventStream:
+async def follow_file(file_id: WholeNumber, request: Request, scope: CallerScope, files: Surface) -> EventStream:
     """A file at every change, as server-sent events ``status``, until it is COMPLETED, FAILED or deleted."""
     file = await files.find.get(scope, file_id)
     return EventStream(_events(request, scope, files, file), files.stream_slots)
@@ -205,7 +206,7 @@ async def _events(request: Request, scope: AccessScope, files: FilesSurface, fil
         "requestBody": {"content": {UNKNOWN_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
     },
 )
-async def put_content(file_id: int, request: Request, scope: CallerScope, files: Surface) -> FileBody:
+async def put_content(file_id: WholeNumber, request: Request, scope: CallerScope, files: Surface) -> FileBody:
     """Send the bytes of a file, the first or new ones. They are the file's when all have arrived, and only then.
 
     The request's own content type says nothing; the file keeps the one it was registered with. An upload that stops
@@ -221,18 +222,18 @@ async def put_content(file_id: int, request: Request, scope: CallerScope, files:
     response_class=ContentResponse,
     responses={200: {"content": {UNKNOWN_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
 )
-async def get_content(file_id: int, scope: CallerScope, files: Surface) -> ContentResponse:
+async def get_content(file_id: WholeNumber, scope: CallerScope, files: Surface) -> ContentResponse:
     """The bytes of a file, under its declared media type."""
     return ContentResponse(*await files.read(scope, file_id), files.download_slots)
 
 
 @router.get("/{file_id}/pages/{number}.png", status_code=307, response_class=RedirectResponse)
 async def get_page(
-    file_id: int,
-    number: int,
+    file_id: WholeNumber,
+    number: WholeNumber,
     scope: CallerScope,
     files: Surface,
-    size: Annotated[int | None, Query(description="the most pixels of the longer side")] = None,
+    size: Annotated[WholeNumber | None, Query(description="the most pixels of the longer side")] = None,
 ) -> RedirectResponse:
     """A page as an image: where the embeddings service, which reads documents, shows it."""
     (await files.find.get(scope, file_id)).require_content()
@@ -240,20 +241,22 @@ async def get_page(
 
 
 @router.get("/{file_id}/chunks/{chunk_id}/highlight", status_code=307, response_class=RedirectResponse)
-async def get_highlight(file_id: int, chunk_id: int, scope: CallerScope, files: Surface) -> RedirectResponse:
+async def get_highlight(
+    file_id: WholeNumber, chunk_id: WholeNumber, scope: CallerScope, files: Surface
+) -> RedirectResponse:
     """Where the text of a chunk stands on its pages: where the embeddings service says it."""
     await files.find.get(scope, file_id)
     return _at_embeddings(files, f"/files/{file_id}/chunks/{chunk_id}/highlight")
 
 
 @router.delete("/{file_id}", status_code=204)
-async def delete_file(file_id: int, scope: CallerScope, files: Surface) -> None:
+async def delete_file(file_id: WholeNumber, scope: CallerScope, files: Surface) -> None:
     """Delete a file in whatever state it is, with all that was made of it."""
     await files.delete(scope, file_id)
 
 
 @router.post("/{file_id}/retry", status_code=202)
-async def retry_file(file_id: int, scope: CallerScope, files: Surface) -> FileBody:
+async def retry_file(file_id: WholeNumber, scope: CallerScope, files: Surface) -> FileBody:
     """Have a file that is COMPLETED or FAILED processed again."""
     return FileBody.of(await files.retry(scope, file_id))
 

@@ -25,8 +25,9 @@ DataDir: TypeAlias = Annotated[
     typer.Option("--data-dir", help="The data folder of a stack that `cauce up` runs. Else CAUCE_DATA_DIR."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON lines on standard output.")]
+ModeName: TypeAlias = Literal["semantic", "lexical", "hybrid"]
 Mode: TypeAlias = Annotated[
-    Literal["semantic", "lexical", "hybrid"] | None,
+    ModeName | None,
     typer.Option("--mode", help="By meaning, by words, or by both. Else what the service is set to."),
 ]
 OwnStack: TypeAlias = Annotated[

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
 from cli.client import Answer, CauceClient
+from cli.command import ModeName
 from cli.errors import CommandError
 from cli.measuring.datasets import Dataset, JudgedQuestion
 from cli.measuring.measures import Values, compare, measure, percentiles, summary
@@ -24,7 +25,6 @@ COMPARED = ("nDCG@10", "MRR@10", "R@1")
 SHORT_CHARACTERS = 500
 """What every model reads at once: none has more tokens for a text than characters, but for a few at its ends."""
 
-MODES = ("semantic", "lexical", "hybrid")
 TECHNIQUES: Mapping[str, Answer] = {
     "rewrite": {"rewrite": {"history": []}},
     "multi-query": {"multiQuery": 3},
@@ -95,10 +95,9 @@ def run_specs(modes: Sequence[str], techniques: Sequence[str], parameters: Seque
     common = dict(map(_parameter, parameters))
     specs = []
     for mode in dict.fromkeys(modes or ("hybrid",)):
-        if mode not in MODES:
-            raise CommandError(
-                "INVALID_OPTION", f"{mode!r} is no mode", where="--mode", remedy=f"choose among {', '.join(MODES)}"
-            )
+        if mode not in get_args(ModeName):
+            remedy = f"choose among {', '.join(get_args(ModeName))}"
+            raise CommandError("INVALID_OPTION", f"{mode!r} is no mode", where="--mode", remedy=remedy)
         specs.append(RunSpec(mode, None, common))
         for technique in dict.fromkeys(techniques):
             wanted = dict(common)
